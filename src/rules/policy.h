@@ -1,0 +1,119 @@
+/*
+ * policy.h
+ *		The state machine: what may happen next to an action.
+ *
+ * Pure C, libc only.  One table, read by every path: the dispatcher, the
+ * operator's verbs, callbacks, outside executors and crash recovery.
+ */
+#ifndef AL_POLICY_H
+#define AL_POLICY_H
+
+#include "classify.h"
+
+/* What all attempts of an action prove together (the fold); stored with it. */
+typedef enum AlKnown
+{
+	AL_KNOWN_NOTHING,			/* no attempt yet */
+	AL_KNOWN_NOT_SENT,			/* every send is proven undelivered */
+	AL_KNOWN_REJECTED_TRANSIENT,	/* refused, may be accepted later; nothing unknown */
+	AL_KNOWN_REJECTED,			/* refused for good; nothing unknown */
+	AL_KNOWN_CONFIRMED,
+	AL_KNOWN_IN_PROGRESS,		/* the destination said it is at it */
+	AL_KNOWN_UNKNOWN,			/* may have happened */
+	AL_KNOWN_UNKNOWN_ENDED		/* may have happened, and re-sending has ended */
+} AlKnown;
+#define AL_N_KNOWN 8
+
+/* The idempotency key at the destination, now. */
+typedef enum AlKeyState
+{
+	AL_KEY_NOT_HONOURED,
+	AL_KEY_OPEN,				/* honoured and inside its window less the margin */
+	AL_KEY_PASSED				/* honoured, but its window is over */
+} AlKeyState;
+#define AL_N_KEY_STATES 3
+
+/* Sends left: by count and by the retry window, both. */
+typedef enum AlBudget
+{
+	AL_BUDGET_OPEN,
+	AL_BUDGET_USED_UP
+} AlBudget;
+#define AL_N_BUDGETS 2
+
+/* The tool's lookup, with a budget of its own. */
+typedef enum AlLookup
+{
+	AL_LOOKUP_NONE,
+	AL_LOOKUP_OPEN,
+	AL_LOOKUP_USED_UP
+} AlLookup;
+#define AL_N_LOOKUPS 3
+
+/* Whether somebody or something wants this action to end. */
+typedef enum AlStop
+{
+	AL_STOP_NO,
+	AL_STOP_CANCELLED,
+	AL_STOP_EXPIRED
+} AlStop;
+#define AL_N_STOPS 3
+
+/* All that the decision depends on. */
+typedef struct AlSituation
+{
+	AlActionType type;
+	AlKnown		known;
+	AlKeyState	key;
+	AlBudget	budget;
+	AlLookup	lookup;
+	AlStop		stop;
+} AlSituation;
+
+/* When the step is due. */
+typedef enum AlWhen
+{
+	AL_WHEN_NEVER,				/* nothing will happen by itself */
+	AL_WHEN_NOW,
+	AL_WHEN_BACKOFF,			/* after the retry delay */
+	AL_WHEN_PROCESSED,			/* not before the max processing time since the last send is over */
+	AL_WHEN_WINDOW_END			/* a callback may come until the retry window ends */
+} AlWhen;
+
+typedef struct AlDecision
+{
+	AlStatus	status;
+	AlStep		step;
+	AlWhen		when;
+	const char *error_code;		/* NULL, or rejected, retries_exhausted, no_answer,
+								 * cancelled, expired (failed); outcome_unknown
+								 * (submitted with an open outcome,
+								 * needs_reconciliation); static storage */
+} AlDecision;
+
+/*
+ * Fold one more attempt into what was known.  Any confirmed is confirmed; else
+ * any unknown or in_progress counts; only without one do rejected and not_sent
+ * decide.  A conclusive outcome decides for all earlier attempts.  A permanent
+ * rejection, or an outcome that ends re-sending, after an unknown one gives
+ * AL_KNOWN_UNKNOWN_ENDED, which later unknowns do not undo (a read_only action,
+ * which has no effect to be unsure of, is simply rejected).  Attempts of
+ * terminal knowledge (confirmed, rejected) change nothing, except that
+ * confirmed always wins.
+ */
+extern AlKnown al_policy_fold(AlActionType type, AlKnown before, const AlOutcome *outcome);
+
+/* Whether an effect may exist that nobody has confirmed. */
+extern bool al_policy_is_open(AlKnown known);
+
+/* Decide what happens next.  Total over the full product of its inputs. */
+extern AlDecision al_policy_decide(const AlSituation *situation);
+
+/* Whether an action may ever go from one status to another (same status: false for terminal ones only). */
+extern bool al_policy_may_move(AlStatus from, AlStatus to);
+
+/* Spelling of the fold, as stored; never NULL; and its reader. */
+extern const char *al_known_name(AlKnown known);
+extern bool al_known_parse(const char *name, AlKnown *out);
+
+#endif							/* AL_POLICY_H */
