@@ -1,0 +1,124 @@
+/*
+ * definition.h
+ *		Services and tools as the code uses them, read from their rows.
+ *
+ * The text of a definition is checked once, when it is created or altered, and
+ * every error names the place by JSON Pointer (SQLSTATE LG015).  The same
+ * reader serves the dispatcher, so there is one place that knows an option.
+ */
+#ifndef AL_DEFINITION_H
+#define AL_DEFINITION_H
+
+#include "postgres.h"
+#include "nodes/pg_list.h"
+#include "utils/jsonb.h"
+
+#include "rules/vocabulary.h"
+
+typedef enum AlKeyPlace
+{
+	AL_KEY_PLACE_HEADER,
+	AL_KEY_PLACE_BODY,			/* a top-level field of the JSON or form body */
+	AL_KEY_PLACE_QUERY,
+	AL_KEY_PLACE_NONE
+} AlKeyPlace;
+
+typedef enum AlKeyForm
+{
+	AL_KEY_FORM_UUID,
+	AL_KEY_FORM_IDENTITY
+} AlKeyForm;
+
+/* What a destination declares about idempotency keys. */
+typedef struct AlIdempotency
+{
+	bool		honoured;		/* declared, and not "none" */
+	AlKeyPlace	place;
+	char	   *name;			/* of the header, field or parameter */
+	AlKeyForm	form;
+	char	   *prefix;			/* for form identity; "" when none */
+	int			min_length;
+	int			max_length;
+	char	   *alphabet;		/* a regex character class such as A-Za-z0-9_-; NULL: printable ASCII */
+	int64		window_ms;		/* how long the destination remembers a key */
+	int64		margin_ms;		/* we stop that much earlier */
+	char	   *replay_header;	/* NULL: none */
+	bool		replays_errors;
+} AlIdempotency;
+
+typedef struct AlServiceDef
+{
+	char	   *base_url;		/* normalised, without trailing slash */
+	char	   *origin;			/* scheme://host:port, lower case, port always there */
+	bool		plain_http;
+	bool		allow_private;
+	List	   *headers;		/* of char *, "Name: value"; a value may hold {secret:name} */
+	AlIdempotency idempotency;
+	int			in_flight;		/* most requests at once; default 100 */
+	char	   *ca_file;
+	char	   *client_cert;
+	char	   *client_key;
+} AlServiceDef;
+
+typedef enum AlBodyKind
+{
+	AL_BODY_ARGS,				/* the arguments (less those in the URL) as JSON */
+	AL_BODY_JSON,				/* a JSON template */
+	AL_BODY_FORM,				/* a JSON template, form-encoded with bracketed nesting */
+	AL_BODY_NONE				/* GET, HEAD, DELETE without a template */
+} AlBodyKind;
+
+typedef struct AlToolDef
+{
+	char	   *method;
+	char	   *path;			/* URI template after the base URL */
+	AlActionType type;
+	char	   *identity;		/* template, or NULL */
+	Jsonb	   *input;			/* JSON Schema */
+	AlBodyKind	body;
+	Jsonb	   *body_template;	/* for JSON and FORM */
+	List	   *headers;		/* of char *, "Name: value template" */
+	char	   *summary;		/* template, or NULL */
+	char	   *target;			/* template, or NULL */
+	char	   *owner;			/* role name, or NULL */
+	List	   *sensitive;		/* of char *, JSON Pointers */
+	char	   *external_ref;	/* jsonpath, or NULL */
+	char	   *result;			/* jsonpath, or NULL */
+	int64		timeout_ms;		/* default 30 s */
+	int64		connect_timeout_ms; /* default 5 s, never more than timeout */
+	int64		max_processing_ms;	/* default 10 * timeout, at least 60 s */
+	int			attempts;		/* default 4 */
+	int64		base_ms;		/* default 1 s */
+	int64		cap_ms;			/* default 30 s */
+	int64		window_ms;		/* default 1 h */
+	int64		expires_after_ms;	/* 0: never */
+	bool		has_idempotency;	/* overrides the service's */
+	AlIdempotency idempotency;
+} AlToolDef;
+
+/*
+ * Read and check a service.  Raises LG015 with a JSON Pointer in DETAIL and,
+ * for an unknown option, the nearest name in HINT.  Allocates in the current
+ * memory context.
+ */
+extern AlServiceDef *al_service_parse(const char *name, const char *base_url, Jsonb *options);
+
+/* Read and check a tool; request is "METHOD /path/{template}".  Raises as above. */
+extern AlToolDef *al_tool_parse(const char *name, const char *request, const char *action_type,
+								const char *identity, Jsonb *input, Jsonb *options);
+
+/*
+ * A duration with its unit ("250ms", "20s", "5m", "24h", "7d") in
+ * milliseconds; false for a bare number, a negative one or anything else.
+ */
+extern bool al_duration_parse(const char *text, int64 *ms);
+
+/* The nearest of a NULL-terminated list of names by edit distance, or NULL when none is near. */
+extern const char *al_nearest_name(const char *name, const char *const *names);
+
+/*
+ * Apply a JSON merge patch (RFC 7396) to an options object: null removes.
+ */
+extern Jsonb *al_merge_patch(Jsonb *target, Jsonb *patch);
+
+#endif							/* AL_DEFINITION_H */
