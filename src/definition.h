@@ -52,7 +52,7 @@ typedef struct AlServiceDef
 	char	   *origin;			/* scheme://host:port, lower case, port always there */
 	bool		plain_http;
 	bool		allow_private;
-	List	   *headers;		/* of char *, "Name: value"; a value may hold {secret:name} */
+	List	   *headers;		/* of char *, "Name: value"; references as below */
 	AlIdempotency idempotency;
 	int			in_flight;		/* most requests at once; default 100 */
 	char	   *ca_file;
@@ -70,6 +70,7 @@ typedef enum AlBodyKind
 
 typedef struct AlToolDef
 {
+	char	   *name;
 	char	   *method;
 	char	   *path;			/* URI template after the base URL */
 	AlActionType type;
@@ -97,13 +98,30 @@ typedef struct AlToolDef
 } AlToolDef;
 
 /*
+ * Header lines hold references that whoever sends resolves, and nothing else
+ * may come between braces (values of arguments never do):
+ *
+ *	{secret:NAME}		the secret; NAME is one or more of A-Z a-z 0-9 _ . -
+ *	{basic:USER:PASS}	only as "Authorization: Basic {basic:USER:PASS}", up to the
+ *						end of the line: the base64 of USER:PASS (RFC 7617) after
+ *						the references in both are resolved.  Both are printable
+ *						ASCII and {secret:NAME}, and may be empty; USER has no colon
+ *						outside of a reference, so the first such colon parts them.
+ *						A resolved user with a colon must be refused.
+ */
+
+/*
  * Read and check a service.  Raises LG015 with a JSON Pointer in DETAIL and,
  * for an unknown option, the nearest name in HINT.  Allocates in the current
  * memory context.
  */
 extern AlServiceDef *al_service_parse(const char *name, const char *base_url, Jsonb *options);
 
-/* Read and check a tool; request is "METHOD /path/{template}".  Raises as above. */
+/*
+ * Read and check a tool; request is "METHOD /path/{template}".  Raises as above.
+ * What is checked only when a tool is created is left out: the schema itself,
+ * the placeholders (al_render_check), and whether the owner is a role.
+ */
 extern AlToolDef *al_tool_parse(const char *name, const char *request, const char *action_type,
 								const char *identity, Jsonb *input, Jsonb *options);
 

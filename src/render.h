@@ -19,6 +19,7 @@ typedef struct AlRenderContext
 	const char *key;			/* {_key} */
 	const char *identity;		/* {_identity} */
 	const char *run_id;			/* {_run_id}; NULL: empty */
+	int64		action_id;		/* {_action_id} */
 } AlRenderContext;
 
 /* The frozen request.  All text is UTF-8 for the wire, NUL-terminated. */
@@ -33,14 +34,17 @@ typedef struct AlRendered
 
 /*
  * Render the identity of a call from the tool's template, e.g.
- * "refund:{refund_id}".  Raises LG008 when a field is missing, null, an object
- * or array, or when the result is empty, over 200 bytes or has control characters.
+ * "refund:{refund_id}", which must have one.  Raises LG008 when a field is
+ * missing, null, empty, an object or array, or when the result is over 200 bytes
+ * or has control characters.
  */
 extern char *al_render_identity(const AlToolDef *tool, Jsonb *args, const char *run_id);
 
 /*
  * Render a display template (summary, target): plain substitution, a missing
- * argument gives an empty string; cut at max bytes on a character boundary.
+ * argument gives an empty string, an object or array its JSON, a control
+ * character a space; cut at max bytes on a character boundary.  In the server
+ * encoding.
  */
 extern char *al_render_text(const char *template, Jsonb *args, int max);
 
@@ -55,9 +59,16 @@ extern char *al_render_key(const AlIdempotency *idempotency, const pg_uuid_t *na
 
 /*
  * Render the request.  Raises LG004 (invalid_arguments) when an argument cannot
- * stand where the template puts it: a path segment that becomes "." or "..",
- * CR, LF or NUL in path, query or header, an object where a scalar is needed.
- * Raises LG009 when the body is over max_body bytes.
+ * stand where the template puts it: a path segment that becomes "." or "..", a
+ * missing or empty value of {x} or {+x} in the path, a line break under {+x}
+ * (elsewhere in a URL it is percent-encoded), anything but printable ASCII or a
+ * brace in a header, an object where a scalar is needed.  Raises LG009 when the
+ * body is over max_body bytes or the URL over 8 kB.
+ *
+ * Elsewhere a missing argument leaves out what it stands for: the variable in a
+ * query, the header, the member or element of the body; within a text it is
+ * empty.  An explicit null is undefined in a URL, null in JSON, and a field
+ * without value in a form.
  */
 extern AlRendered *al_render_request(const AlServiceDef *service, const AlToolDef *tool,
 									 const AlIdempotency *idempotency,
@@ -69,5 +80,13 @@ extern AlRendered *al_render_request(const AlServiceDef *service, const AlToolDe
  * identity use no sensitive field.  Raises LG015.
  */
 extern void al_render_check(const AlToolDef *tool);
+
+/*
+ * Check that the key's declared place exists in the tool's request and is not
+ * also taken: no body field without a body, no argument or header of that name.
+ * Raises LG015.  al_render_request() checks it too; this tells it when a tool is
+ * created at a service, or a service altered, that declares such a place.
+ */
+extern void al_render_check_key(const AlToolDef *tool, const AlIdempotency *idempotency);
 
 #endif							/* AL_RENDER_H */

@@ -33,7 +33,7 @@ typedef struct AlHead
 	bool		malformed;		/* a status line that is none, or too many bytes */
 	bool		chunked;		/* Transfer-Encoding ends in chunked */
 	bool		has_length;		/* a valid Content-Length */
-	int64_t		length;
+	int64_t		length;			/* meaningful with has_length; -1 after a contradiction */
 	size_t		bytes;			/* head bytes seen so far */
 	int			n_kept;
 	AlHeader	kept[AL_HEAD_KEPT];	/* headers whose name is on the allow list, in order */

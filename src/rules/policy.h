@@ -59,7 +59,11 @@ typedef enum AlStop
 } AlStop;
 #define AL_N_STOPS 3
 
-/* All that the decision depends on. */
+/*
+ * All that the decision depends on.  For an action whose unknown outcome
+ * cannot be re-sent, budget is that of the lookups, not of the sends: the
+ * caller supplies it, so that one spent send does not cut the lookups off.
+ */
 typedef struct AlSituation
 {
 	AlActionType type;
@@ -99,7 +103,8 @@ typedef struct AlDecision
  * AL_KNOWN_UNKNOWN_ENDED, which later unknowns do not undo (a read_only action,
  * which has no effect to be unsure of, is simply rejected).  Attempts of
  * terminal knowledge (confirmed, rejected) change nothing, except that
- * confirmed always wins.
+ * confirmed always wins.  Of in_progress and unknown the later one counts.  An
+ * unknown outcome is never conclusive, whatever its flag says.
  */
 extern AlKnown al_policy_fold(AlActionType type, AlKnown before, const AlOutcome *outcome);
 

@@ -1,0 +1,223 @@
+-- The ledger: what was intended, what was tried, what was decided.
+--
+-- Base tables are granted to nobody; they are reached through the functions
+-- and the views, which check who asks.
+
+CREATE SCHEMA actionledger;
+COMMENT ON SCHEMA actionledger IS 'Ledger of consequential outside actions: recorded with application state, sent after commit, judged by evidence';
+GRANT USAGE ON SCHEMA actionledger TO PUBLIC;
+
+CREATE TYPE actionledger.action_type AS ENUM ('read_only', 'idempotent', 'non_idempotent', 'irreversible');
+COMMENT ON TYPE actionledger.action_type IS 'Effect of a tool on the world; decides what may follow an unknown outcome';
+
+CREATE TYPE actionledger.status AS ENUM ('prepared', 'submitted', 'confirmed', 'failed', 'needs_reconciliation');
+COMMENT ON TYPE actionledger.status IS 'What is known of an action: exactly these five';
+
+CREATE TYPE actionledger.next_step AS ENUM ('approve', 'send', 'wait', 'resend', 'lookup', 'apply', 'review', 'blocked', 'none');
+COMMENT ON TYPE actionledger.next_step IS 'What may safely happen next to an action';
+
+CREATE TYPE actionledger.verdict AS ENUM ('not_sent', 'rejected', 'confirmed', 'in_progress', 'unknown');
+COMMENT ON TYPE actionledger.verdict IS 'What one attempt proves';
+
+CREATE TYPE actionledger.known AS ENUM ('nothing', 'not_sent', 'rejected_transient', 'rejected', 'confirmed', 'in_progress', 'unknown', 'unknown_ended');
+COMMENT ON TYPE actionledger.known IS 'What all attempts of an action prove together';
+
+-- One row: who this ledger is and which cluster may send from it.
+CREATE TABLE actionledger.ledger (
+    singleton      bool PRIMARY KEY DEFAULT true CHECK (singleton),
+    namespace      uuid NOT NULL DEFAULT gen_random_uuid(),
+    system_id      text,
+    database_id    oid,
+    timeline       int,
+    control_inode  bigint,
+    created_at     timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE actionledger.ledger IS 'Who this ledger is (namespace of its idempotency keys, made at CREATE EXTENSION, kept by a dump) and which cluster may send from it';
+COMMENT ON COLUMN actionledger.ledger.namespace IS 'UUID namespace of the idempotency keys (UUIDv5, RFC 9562)';
+COMMENT ON COLUMN actionledger.ledger.system_id IS 'Database system identifier of the cluster that may send; NULL: taken by the first dispatcher';
+COMMENT ON COLUMN actionledger.ledger.timeline IS 'Timeline of that cluster: it changes at promotion and at point-in-time recovery';
+COMMENT ON COLUMN actionledger.ledger.control_inode IS 'Inode of global/pg_control there: a file copy of the cluster has another';
+
+-- A restored dump brings its own row, which takes the place of the one that
+-- CREATE EXTENSION has just made.
+CREATE FUNCTION actionledger._ledger_replace() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS
+$$BEGIN
+    DELETE FROM actionledger.ledger;
+    RETURN NEW;
+END$$;
+COMMENT ON FUNCTION actionledger._ledger_replace() IS 'Lets the ledger row of a restored dump replace the new one';
+REVOKE ALL ON FUNCTION actionledger._ledger_replace() FROM PUBLIC;
+CREATE TRIGGER ledger_replace BEFORE INSERT ON actionledger.ledger
+    FOR EACH ROW EXECUTE FUNCTION actionledger._ledger_replace();
+INSERT INTO actionledger.ledger DEFAULT VALUES;
+
+CREATE SEQUENCE actionledger.service_seq AS int;
+COMMENT ON SEQUENCE actionledger.service_seq IS 'Numbers services';
+CREATE TABLE actionledger.service (
+    service_id  int PRIMARY KEY DEFAULT nextval('actionledger.service_seq'),
+    name        text NOT NULL UNIQUE,
+    base_url    text NOT NULL,
+    options     jsonb NOT NULL DEFAULT '{}',
+    created_by  text NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    altered_at  timestamptz
+);
+COMMENT ON TABLE actionledger.service IS 'Destinations: base URL, credentials by reference, limits, what they declare about idempotency keys';
+
+CREATE SEQUENCE actionledger.tool_seq AS int;
+COMMENT ON SEQUENCE actionledger.tool_seq IS 'Numbers tools';
+CREATE TABLE actionledger.tool (
+    tool_id      int PRIMARY KEY DEFAULT nextval('actionledger.tool_seq'),
+    name         text NOT NULL,
+    service_id   int NOT NULL REFERENCES actionledger.service,
+    request      text NOT NULL,
+    action_type  actionledger.action_type NOT NULL,
+    identity     text,
+    input        jsonb NOT NULL DEFAULT '{}',
+    options      jsonb NOT NULL DEFAULT '{}',
+    created_by   text NOT NULL,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    altered_at   timestamptz,
+    dropped_at   timestamptz
+);
+COMMENT ON TABLE actionledger.tool IS 'Action types at a service; a dropped one stays for the history of its actions';
+CREATE UNIQUE INDEX tool_name ON actionledger.tool (name) WHERE dropped_at IS NULL;
+CREATE INDEX tool_service ON actionledger.tool (service_id);
+
+CREATE TABLE actionledger.tool_grant (
+    tool_id     int NOT NULL REFERENCES actionledger.tool ON DELETE CASCADE,
+    role        text NOT NULL,
+    granted_by  text NOT NULL,
+    granted_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tool_id, role)
+);
+COMMENT ON TABLE actionledger.tool_grant IS 'Which roles (and their members) may perform which tool';
+
+CREATE SEQUENCE actionledger.action_seq;
+COMMENT ON SEQUENCE actionledger.action_seq IS 'Numbers actions';
+
+-- Half of each page is left free: the mark and the outcome are heap-only
+-- updates, so no indexed column may ever change.
+CREATE TABLE actionledger.action (
+    action_id        bigint PRIMARY KEY DEFAULT nextval('actionledger.action_seq'),
+    tool_id          int NOT NULL,
+    service_id       int NOT NULL,
+    status           actionledger.status NOT NULL,
+    next_step        actionledger.next_step NOT NULL,
+    known            actionledger.known NOT NULL DEFAULT 'nothing',
+    attempts         smallint NOT NULL DEFAULT 0,
+    sends            smallint NOT NULL DEFAULT 0,
+    lookups          smallint NOT NULL DEFAULT 0,
+    step             int,
+    claimed_by       bigint,
+    last_sent_at     timestamptz,
+    window_ends_at   timestamptz,
+    key_ends_at      timestamptz,
+    expires_at       timestamptz,
+    cancelled_at     timestamptz,
+    created_at       timestamptz NOT NULL,
+    finished_at      timestamptz,
+    args_hash        bytea NOT NULL,
+    idempotency_key  text NOT NULL CHECK (idempotency_key <> ''),
+    identity         text NOT NULL CHECK (identity <> ''),
+    requested_by     text NOT NULL,
+    session_by       text,
+    actor            text,
+    method           text NOT NULL,
+    url              text NOT NULL,
+    headers          text NOT NULL,
+    body             bytea,
+    args             jsonb NOT NULL,
+    run_id           text,
+    summary          text,
+    target           text,
+    owner            text,
+    assigned_to      text,
+    approved_by      text,
+    external_ref     text,
+    result           jsonb,
+    confirmed_by     text,
+    error_code       text,
+    error_message    text,
+    meta             jsonb
+) WITH (fillfactor = 50);
+COMMENT ON TABLE actionledger.action IS 'One row per intended operation: the frozen request, what is known of it and what may happen next';
+COMMENT ON COLUMN actionledger.action.claimed_by IS 'Incarnation of the dispatcher that has an attempt open; its lock, not the clock, tells whether it lives';
+COMMENT ON COLUMN actionledger.action.known IS 'Fold of all attempts';
+COMMENT ON COLUMN actionledger.action.window_ends_at IS 'End of the retry window; starts at the first mark';
+COMMENT ON COLUMN actionledger.action.key_ends_at IS 'Until when the destination is relied on to remember the key (window less margin); NULL while nothing was delivered or no key is honoured';
+COMMENT ON COLUMN actionledger.action.args_hash IS 'SHA-256 of the canonical arguments (RFC 8785)';
+COMMENT ON COLUMN actionledger.action.headers IS 'Frozen header lines, secrets by reference';
+COMMENT ON COLUMN actionledger.action.confirmed_by IS 'What confirmed it: response, replay, callback or person';
+CREATE UNIQUE INDEX action_identity ON actionledger.action (service_id, identity);
+CREATE INDEX action_run ON actionledger.action (run_id, step) WHERE run_id IS NOT NULL;
+
+-- Live actions, and when to look at them: the only indexed scheduling columns.
+-- Its size follows what is open, not the history.
+CREATE TABLE actionledger.due (
+    action_id   bigint PRIMARY KEY,
+    service_id  int NOT NULL,
+    next_at     timestamptz NOT NULL,
+    priority    smallint NOT NULL DEFAULT 0
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+COMMENT ON TABLE actionledger.due IS 'One row per live action: when it is due; infinity for what waits for a person';
+CREATE INDEX due_schedule ON actionledger.due (service_id, next_at, action_id);
+
+CREATE TABLE actionledger.attempt (
+    action_id         bigint NOT NULL,
+    attempt           smallint NOT NULL,
+    kind              text NOT NULL DEFAULT 'send',
+    sent              bool,
+    truncated         bool,
+    verdict           actionledger.verdict,
+    http_status       smallint,
+    curl_code         smallint,
+    retry_after_s     int,
+    incarnation       bigint NOT NULL,
+    started_at        timestamptz NOT NULL,
+    deadline          timestamptz NOT NULL,
+    finished_at       timestamptz,
+    category          text,
+    detail            text,
+    external_ref      text,
+    timing_us         int[],
+    response_headers  text,
+    body              bytea,
+    PRIMARY KEY (action_id, attempt)
+) WITH (fillfactor = 40);
+COMMENT ON TABLE actionledger.attempt IS 'One row per send or lookup: written before the first byte leaves, closed once';
+COMMENT ON COLUMN actionledger.attempt.timing_us IS 'Microseconds from the start to: resolved, connected, TLS, first byte, end; 0 when not reached';
+COMMENT ON COLUMN actionledger.attempt.sent IS 'False only when it is proven that no request byte left';
+
+CREATE SEQUENCE actionledger.event_seq;
+COMMENT ON SEQUENCE actionledger.event_seq IS 'Numbers events';
+CREATE TABLE actionledger.event (
+    event_id   bigint PRIMARY KEY DEFAULT nextval('actionledger.event_seq'),
+    action_id  bigint NOT NULL,
+    at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    what       text NOT NULL,
+    status     actionledger.status,
+    by_whom    text NOT NULL,
+    note       text,
+    evidence   jsonb
+);
+COMMENT ON TABLE actionledger.event IS 'Decisions and findings that are no attempt: cancelled, resolved, blocked, conflict; only appended';
+CREATE INDEX event_action ON actionledger.event (action_id);
+
+CREATE SEQUENCE actionledger.incarnation_seq;
+COMMENT ON SEQUENCE actionledger.incarnation_seq IS 'Numbers incarnations of dispatchers: never used twice';
+CREATE TABLE actionledger.incarnation (
+    incarnation  bigint PRIMARY KEY,
+    worker       text NOT NULL,
+    pid          int NOT NULL,
+    started_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended_at     timestamptz
+);
+COMMENT ON TABLE actionledger.incarnation IS 'Every start of a dispatcher; alive while it holds its session lock';
+
+-- A dump carries the ledger; nothing here is left out.
+SELECT pg_catalog.pg_extension_config_dump('actionledger.' || t, '')
+FROM unnest(ARRAY['ledger', 'service', 'service_seq', 'tool', 'tool_seq', 'tool_grant',
+    'action', 'action_seq', 'due', 'attempt', 'event', 'event_seq',
+    'incarnation', 'incarnation_seq']) AS t;

@@ -1,0 +1,147 @@
+-- What operators call.  EXECUTE on resolve makes an operator, who sees every action.
+
+CREATE TYPE actionledger.decided AS (
+    action_id  bigint,
+    status     text,
+    next_step  text,
+    message    text
+);
+COMMENT ON TYPE actionledger.decided IS 'Answer of an operator''s verb: the state now, and the truth in words';
+
+CREATE FUNCTION actionledger.resolve(action_id bigint, outcome text, evidence jsonb, note text,
+        expected_status text DEFAULT 'needs_reconciliation', force bool DEFAULT false)
+    RETURNS actionledger.decided LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_resolve';
+COMMENT ON FUNCTION actionledger.resolve(bigint, text, jsonb, text, text, bool) IS
+    'Decide an open action by evidence: outcome confirmed or failed, with a note. LG011 when the status is no longer the expected one; LG012 for failed before the max processing time since the last send is over, unless forced';
+REVOKE ALL ON FUNCTION actionledger.resolve(bigint, text, jsonb, text, text, bool) FROM PUBLIC;
+
+CREATE FUNCTION actionledger.cancel(action_id bigint, note text DEFAULT NULL)
+    RETURNS actionledger.decided LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_cancel';
+COMMENT ON FUNCTION actionledger.cancel(bigint, text) IS
+    'Ask that an action not happen. Before any send: failed (cancelled). After one: the request is noted, nothing is sent again, and the outcome stays open until evidence decides. For who asked for it, and operators';
+
+-- Who may see an action: its requester and members of that role, the tool's
+-- owner, operators.
+CREATE FUNCTION actionledger._may_see(requested_by text, owner text)
+    RETURNS bool LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_may_see';
+COMMENT ON FUNCTION actionledger._may_see(text, text) IS 'Visibility of an action for the current role';
+
+CREATE FUNCTION actionledger._duration(value text, fallback interval)
+    RETURNS interval LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_duration';
+COMMENT ON FUNCTION actionledger._duration(text, interval) IS 'A duration option as an interval';
+
+CREATE VIEW actionledger.actions WITH (security_barrier) AS
+    SELECT a.action_id, date_trunc('second', now() - a.created_at) AS age, t.name AS tool, a.status, a.next_step, a.summary,
+           a.external_ref, a.identity, a.idempotency_key, a.target, a.error_code, a.run_id, a.step,
+           a.requested_by, a.actor, a.approved_by, a.attempts, a.created_at, a.finished_at
+    FROM actionledger.action a JOIN actionledger.tool t USING (tool_id)
+    WHERE actionledger._may_see(a.requested_by, a.owner);
+COMMENT ON VIEW actionledger.actions IS 'Every action that you may see, live or finished';
+
+CREATE VIEW actionledger.pending WITH (security_barrier) AS
+    SELECT a.action_id, date_trunc('second', now() - a.created_at) AS age, t.name AS tool, a.summary, a.next_step,
+           CASE a.next_step
+               WHEN 'blocked' THEN coalesce(a.error_message, a.error_code, 'a person')
+               WHEN 'approve' THEN 'approval'
+               ELSE CASE
+                   WHEN d.next_at <= clock_timestamp() THEN 'dispatcher'
+                   WHEN a.attempts = 0 THEN 'not before ' || to_char(d.next_at, 'YYYY-MM-DD HH24:MI:SS')
+                   ELSE 'retry at ' || to_char(d.next_at, 'HH24:MI:SS') || coalesce(': ' || a.error_message, '')
+               END
+           END AS waiting_for,
+           d.next_at, a.attempts, d.priority, a.expires_at, a.identity, a.requested_by
+    FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.tool t USING (tool_id)
+    WHERE a.status = 'prepared' AND actionledger._may_see(a.requested_by, a.owner);
+COMMENT ON VIEW actionledger.pending IS 'Prepared actions: nothing sent, or every send proven undelivered or refused; and what each waits for';
+
+CREATE VIEW actionledger.in_flight WITH (security_barrier) AS
+    SELECT a.action_id, date_trunc('second', now() - a.created_at) AS age, t.name AS tool, a.summary, a.next_step,
+           CASE WHEN a.claimed_by IS NOT NULL THEN a.attempts END AS open_attempt,
+           a.last_sent_at, d.next_at,
+           actionledger._duration(t.options ->> 'timeout', '30 s') AS timeout,
+           a.window_ends_at, a.key_ends_at, a.identity
+    FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.tool t USING (tool_id)
+    WHERE a.status = 'submitted' AND actionledger._may_see(a.requested_by, a.owner);
+COMMENT ON VIEW actionledger.in_flight IS 'Submitted actions: being sent now, or sent with an outcome that the system is still settling';
+
+CREATE VIEW actionledger.needs_reconciliation WITH (security_barrier) AS
+    SELECT a.action_id, date_trunc('second', now() - a.created_at) AS age, t.name AS tool, a.summary, a.next_step,
+           a.error_message AS reason, a.sends, a.lookups, a.last_sent_at, d.next_at, a.window_ends_at, a.owner, a.identity
+    FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.tool t USING (tool_id)
+    WHERE a.status = 'needs_reconciliation' AND actionledger._may_see(a.requested_by, a.owner);
+COMMENT ON VIEW actionledger.needs_reconciliation IS 'Actions that may or may not have happened: only lookups may run, or a person decides';
+
+CREATE VIEW actionledger.review_queue WITH (security_barrier) AS
+    SELECT a.action_id, date_trunc('second', now() - a.created_at) AS age, a.owner, a.assigned_to, t.name AS tool, a.summary,
+           a.error_message AS reason,
+           format('%s %s, last at %s%s', a.sends, CASE a.sends WHEN 1 THEN 'send' ELSE 'sends' END,
+                  to_char(a.last_sent_at, 'YYYY-MM-DD HH24:MI:SS'),
+                  coalesce((SELECT string_agg(format('; %s: %s%s', at.attempt, at.category,
+                                              coalesce(' (HTTP ' || at.http_status || ')', '')), '' ORDER BY at.attempt)
+                              FROM actionledger.attempt at WHERE at.action_id = a.action_id), '')) AS known,
+           coalesce((SELECT array_agg(DISTINCT at.external_ref) FROM actionledger.attempt at
+                      WHERE at.action_id = a.action_id AND at.external_ref IS NOT NULL), '{}') AS refs,
+           ARRAY['resolve'] AS allowed,
+           format('SELECT * FROM actionledger.resolve(%s, ''confirmed'', ''{"external_ref": "…"}'', ''how you know''); '
+                  '-- or ''failed'', when you have evidence that it did not and will not happen', a.action_id) AS do
+    FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.tool t USING (tool_id)
+    WHERE a.status = 'needs_reconciliation' AND a.next_step = 'review' AND actionledger._may_see(a.requested_by, a.owner);
+COMMENT ON VIEW actionledger.review_queue IS 'What a person must decide: what is known, what may be done, and the statement to paste';
+
+CREATE VIEW actionledger.attempts WITH (security_barrier) AS
+    SELECT at.action_id, at.attempt, at.kind, at.started_at, at.finished_at - at.started_at AS took, at.sent, at.http_status,
+           at.verdict, at.category, at.detail, make_interval(secs => at.retry_after_s) AS retry_after, at.external_ref,
+           at.incarnation, at.truncated,
+           CASE WHEN at.timing_us IS NOT NULL THEN
+               jsonb_build_object('resolved_us', at.timing_us[1], 'connected_us', at.timing_us[2], 'tls_us', at.timing_us[3],
+                                  'first_byte_us', at.timing_us[4], 'total_us', at.timing_us[5]) END AS timing,
+           (SELECT jsonb_object_agg(lower(split_part(line, ': ', 1)), substr(line, strpos(line, ': ') + 2))
+              FROM regexp_split_to_table(at.response_headers, E'\n') AS line WHERE line <> '') AS response_headers,
+           encode(substr(at.body, 1, 1000), 'escape') AS body_excerpt,
+           at.deadline
+    FROM actionledger.attempt at JOIN actionledger.action a USING (action_id)
+    WHERE actionledger._may_see(a.requested_by, a.owner);
+COMMENT ON VIEW actionledger.attempts IS 'Every send: when, how it ended, what that proves. sent is false only with proof; an open attempt has no verdict yet';
+
+CREATE VIEW actionledger.timeline WITH (security_barrier) AS
+    SELECT x.action_id, x.at, x.what, x.status, x.by_whom, x.detail,
+           row_number() OVER (PARTITION BY x.action_id ORDER BY x.at, x.kind, x.n) AS seq
+    FROM (
+        SELECT a.action_id, a.created_at AS at, 'prepared' AS what, 'prepared'::actionledger.status AS status,
+               a.requested_by AS by_whom, a.summary AS detail, 0 AS kind, 0::bigint AS n, a.requested_by, a.owner
+        FROM actionledger.action a
+        UNION ALL
+        SELECT a.action_id, at.started_at, at.kind, 'submitted', 'dispatcher ' || at.incarnation,
+               format('attempt %s', at.attempt), 1, at.attempt, a.requested_by, a.owner
+        FROM actionledger.attempt at JOIN actionledger.action a USING (action_id)
+        UNION ALL
+        SELECT a.action_id, at.finished_at, at.verdict::text, NULL, 'dispatcher ' || at.incarnation,
+               format('attempt %s: %s%s%s', at.attempt, at.category, coalesce(', HTTP ' || at.http_status, ''),
+                      coalesce(', ' || nullif(at.detail, ''), '')), 2, at.attempt, a.requested_by, a.owner
+        FROM actionledger.attempt at JOIN actionledger.action a USING (action_id) WHERE at.finished_at IS NOT NULL
+        UNION ALL
+        SELECT e.action_id, e.at, e.what, e.status, e.by_whom,
+               concat_ws(' ', e.note, e.evidence::text), 3, e.event_id, a.requested_by, a.owner
+        FROM actionledger.event e JOIN actionledger.action a USING (action_id)
+    ) x
+    WHERE actionledger._may_see(x.requested_by, x.owner);
+COMMENT ON VIEW actionledger.timeline IS 'The story of an action: prepared, every attempt and its end, every decision';
+
+CREATE FUNCTION actionledger._workers(OUT worker text, OUT state text, OUT pid int, OUT since timestamptz, OUT services text[],
+        OUT in_flight int, OUT last_turn timestamptz, OUT restarts int, OUT detail text, OUT "do" text)
+    RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_sql_workers';
+COMMENT ON FUNCTION actionledger._workers() IS 'The launcher and the dispatchers of this database, from shared memory';
+
+CREATE VIEW actionledger.workers AS
+    SELECT w.worker, w.state, w.pid, w.since, w.services, w.in_flight, w.last_turn, w.restarts, w.detail, w.do
+    FROM actionledger._workers() w;
+COMMENT ON VIEW actionledger.workers IS 'Who sends for this database, and what is wrong when nobody does';
+
+GRANT SELECT ON actionledger.actions, actionledger.pending, actionledger.in_flight, actionledger.needs_reconciliation,
+    actionledger.review_queue, actionledger.attempts, actionledger.timeline, actionledger.workers TO PUBLIC;
+
+CREATE FUNCTION actionledger.resume_dispatch(mode text, reason text)
+    RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_resume_dispatch';
+COMMENT ON FUNCTION actionledger.resume_dispatch(text, text) IS
+    'Let a copy of the database (standby promoted, restored backup, clone) send. successor: it takes over, the other one never sends again; copy: everything inherited is abandoned here, failed with code inherited';
+REVOKE ALL ON FUNCTION actionledger.resume_dispatch(text, text) FROM PUBLIC;

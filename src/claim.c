@@ -1,0 +1,371 @@
+/*
+ * claim.c
+ *		due → checked → marked → handed to the wire.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "common/pg_prng.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+#include "authority.h"
+#include "claim.h"
+#include "rules/fault.h"
+#include "secrets.h"
+#include "settings.h"
+#include "words.h"
+
+/* Names of the answer's headers that are kept. */
+static const char *const kept_headers[] = {
+	"content-type", "date", "location", "retry-after", "request-id", "x-request-id", NULL
+};
+
+/* What has been put together for one claim. */
+typedef struct Draft
+{
+	AlDispatcher *dispatcher;
+	AlClaim    *claim;
+	AlMove	   *moves;
+	int			n_moves;
+	AlEvent    *events;
+	int			n_events;
+	int			unproven;		/* marked here, and not to be re-sent when unknown */
+	TimestampTz now;
+} Draft;
+
+static bool consider(Draft *draft, AlDueAction *action, AlLane *lane);
+static void move_on(Draft *draft, const AlDueAction *action, AlTool *tool, const AlDecision *decision);
+static void block(Draft *draft, const AlDueAction *action, const char *code, char *message);
+static void add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List *headers);
+static AlFlight *new_flight(const AlDueAction *action, AlLane *lane, const AlTool *tool);
+static List *request_headers(Draft *draft, const AlDueAction *action, char **missing);
+static char *trace_parent(const pg_uuid_t *namespace_id, int64 action_id);
+static bool same_origin(const char *url, const char *origin);
+static void advance_lanes(AlDispatcher *dispatcher, const AlLot *lots, int n_lots,
+						  const AlDueAction *actions, int n, TimestampTz now);
+
+/* Claims what is due. */
+void
+al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
+{
+	Draft		draft = {.dispatcher = dispatcher, .claim = claim, .now = GetCurrentTimestamp()};
+	AlLot	   *lots = palloc(Max(dispatcher->lanes.n, 1) * sizeof(AlLot));
+	int			room = dispatcher->room - al_wire_in_flight(dispatcher->wire);
+	int			n_lots = al_lanes_lots(&dispatcher->lanes, draft.now, room, lots);
+	AlDueAction *actions;
+	AlMark	   *marks;
+	int			n;
+
+	if (n_lots == 0)
+		return;
+	n = al_ledger_pick(lots, n_lots, draft.now, &actions);
+	advance_lanes(dispatcher, lots, n_lots, actions, n, draft.now);
+	if (n == 0)
+		return;
+	claim->claimed = palloc0(n * sizeof(AlClaimed));
+	draft.moves = palloc0(n * sizeof(AlMove));
+	draft.events = palloc0(n * sizeof(AlEvent));
+	for (int i = 0; i < n; i++)
+	{
+		AlLane	   *lane = al_lanes_find(&dispatcher->lanes, actions[i].standing.service_id);
+
+		if (!consider(&draft, &actions[i], lane))
+			al_lane_return_to(lane, actions[i].next_at, actions[i].standing.action_id);
+	}
+	marks = palloc(n * sizeof(AlMark));
+	for (int i = 0; i < claim->n; i++)
+		marks[i] = claim->claimed[i].mark;
+	(void) AL_FAULT_POINT("claim");
+	al_ledger_mark(marks, claim->n, dispatcher->incarnation, draft.now);
+	al_ledger_move(draft.moves, draft.n_moves, draft.now);
+	al_ledger_event(draft.events, draft.n_events, dispatcher->incarnation);
+	(void) AL_FAULT_POINT("mark_written");
+}
+
+/* Hands the requests to the wire. */
+void
+al_claim_send(AlDispatcher *dispatcher, AlClaim *claim, bool gate_open)
+{
+	for (int i = 0; i < claim->n; i++)
+	{
+		AlClaimed  *claimed = &claim->claimed[i];
+
+		if (gate_open)
+		{
+			claimed->lane->in_flight++;
+			al_wire_send(dispatcher->wire, &claimed->request);
+		}
+		else
+		{
+			al_turn_queue(dispatcher, &claimed->action->standing, claimed->mark.attempt, AL_END_GATE_CLOSED);
+			pfree(claimed->flight);
+		}
+		for (int h = 0; h < claimed->request.n_headers; h++)
+			al_secrets_forget(unconstify(char *, claimed->request.headers[h]));
+	}
+	(void) AL_FAULT_POINT("gate_passed");
+}
+
+/* Forgets a claim whose transaction failed. */
+void
+al_claim_undo(AlDispatcher *dispatcher, AlClaim *claim)
+{
+	for (int i = 0; i < claim->n; i++)
+		pfree(claim->claimed[i].flight);
+	al_lanes_rescan(&dispatcher->lanes);
+}
+
+/*
+ * Decides what becomes of one due action; false leaves it where it is for a
+ * later turn.
+ */
+static bool
+consider(Draft *draft, AlDueAction *action, AlLane *lane)
+{
+	AlTool	   *tool = al_registry_tool_guarded(action->standing.tool_id);
+	char	   *missing = NULL;
+	AlDecision	decision;
+	List	   *headers;
+
+	if (tool == NULL)
+	{
+		block(draft, action, "tool_unusable", pstrdup("the tool's definition cannot be read; see the server log"));
+		return true;
+	}
+	decision = al_judge_due(&action->standing, tool, draft->now);
+	if (decision.step != AL_STEP_SEND && decision.step != AL_STEP_RESEND)
+	{
+		move_on(draft, action, tool, &decision);
+		return true;
+	}
+	if (tool->dropped)
+		block(draft, action, "tool_dropped", pstrdup("the tool was dropped"));
+	else if (!same_origin(action->url, tool->service->def->origin))
+		block(draft, action, "foreign_origin",
+			  psprintf("the request was prepared for another origin than %s, where the service is now", tool->service->def->origin));
+	else if (!al_registry_may_perform(tool, get_role_oid(action->requested_by, true)))
+		block(draft, action, "permission_revoked",
+			  psprintf("role %s may no longer perform %s", action->requested_by, tool->name));
+	else if (!al_registry_resendable(tool) &&
+			 draft->unproven + al_wire_unsent(draft->dispatcher->wire) >= al_max_unproven)
+		return false;
+	else if ((headers = request_headers(draft, action, &missing)) == NIL)
+		block(draft, action, "secret_missing", psprintf("secret \"%s\" is missing or unusable", missing));
+	else
+		add_claimed(draft, action, lane, tool, headers);
+	return true;
+}
+
+/* Moves an action to where the state machine says, without a send. */
+static void
+move_on(Draft *draft, const AlDueAction *action, AlTool *tool, const AlDecision *decision)
+{
+	AlMove	   *move = &draft->moves[draft->n_moves++];
+
+	al_judge_move(&action->standing, tool, decision, draft->now, move);
+	move->error_message = al_words_decision(decision, action->standing.sends);
+	if (decision->status != action->standing.status)
+	{
+		AlEvent    *event = &draft->events[draft->n_events++];
+
+		event->action_id = action->standing.action_id;
+		event->what = decision->error_code ? decision->error_code : al_step_name(decision->step);
+		event->status = decision->status;
+		event->note = move->error_message;
+	}
+}
+
+/* Parks an action for a person to mend what keeps it from being sent. */
+static void
+block(Draft *draft, const AlDueAction *action, const char *code, char *message)
+{
+	AlMove	   *move = &draft->moves[draft->n_moves++];
+	AlEvent    *event = &draft->events[draft->n_events++];
+
+	move->action_id = event->action_id = action->standing.action_id;
+	move->status = event->status = action->standing.status;
+	move->step = AL_STEP_BLOCKED;
+	move->known = action->standing.known;
+	move->next_at = DT_NOEND;
+	move->error_code = code;
+	move->error_message = message;
+	event->what = "blocked";
+	event->note = message;
+}
+
+/* Adds an action that will be sent. */
+static void
+add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List *headers)
+{
+	AlClaimed  *claimed = &draft->claim->claimed[draft->claim->n++];
+	const AlStanding *standing = &action->standing;
+	const AlServiceDef *service = tool->service->def;
+	const AlIdempotency *key = tool->idempotency;
+	AlWireRequest *request = &claimed->request;
+	const char **lines = palloc(list_length(headers) * sizeof(char *));
+	ListCell   *cell;
+
+	claimed->action = action;
+	claimed->lane = lane;
+	claimed->flight = new_flight(action, lane, tool);
+	claimed->mark.action_id = standing->action_id;
+	claimed->mark.attempt = standing->attempts + 1;
+	claimed->mark.deadline = TimestampTzPlusMilliseconds(draft->now, tool->def->timeout_ms);
+	claimed->mark.window_ends_at = standing->window_ends_at ? standing->window_ends_at
+		: TimestampTzPlusMilliseconds(draft->now, tool->def->window_ms);
+	claimed->mark.key_ends_at = (standing->key_ends_at || !key->honoured) ? standing->key_ends_at
+		: TimestampTzPlusMilliseconds(draft->now, key->window_ms - key->margin_ms);
+
+	foreach(cell, headers)
+		lines[foreach_current_index(cell)] = lfirst(cell);
+	request->tag = (uint64) (uintptr_t) claimed->flight;
+	request->method = action->method;
+	request->url = action->url;
+	request->headers = lines;
+	request->n_headers = list_length(headers);
+	request->body = action->body ? VARDATA_ANY(action->body) : NULL;
+	request->body_len = action->body ? VARSIZE_ANY_EXHDR(action->body) : 0;
+	request->timeout_ms = tool->def->timeout_ms;
+	request->connect_timeout_ms = tool->def->connect_timeout_ms;
+	request->fresh = !al_registry_resendable(tool);
+	request->allow_http = service->plain_http;
+	request->allow_private = service->allow_private;
+	request->ca_file = service->ca_file;
+	request->client_cert = service->client_cert;
+	request->client_key = service->client_key;
+	request->max_body = (size_t) al_max_response_size * 1024;
+	request->keep_headers = claimed->flight->keep;
+	if (request->fresh)
+		draft->unproven++;
+}
+
+/* Makes the memory of a request under way, which outlives the turn. */
+static AlFlight *
+new_flight(const AlDueAction *action, AlLane *lane, const AlTool *tool)
+{
+	AlFlight   *flight = MemoryContextAllocZero(TopMemoryContext, sizeof(AlFlight));
+	const char *marker = tool->idempotency->replay_header;
+	int			n = 0;
+
+	flight->action_id = action->standing.action_id;
+	flight->attempt = action->standing.attempts + 1;
+	flight->tool_id = tool->tool_id;
+	flight->lane = lane;
+	for (; kept_headers[n] != NULL; n++)
+		flight->keep[n] = kept_headers[n];
+	if (marker != NULL && strlen(marker) < sizeof(flight->marker))
+	{
+		for (int i = 0; marker[i]; i++)
+			flight->marker[i] = pg_tolower((unsigned char) marker[i]);
+		flight->keep[n] = flight->marker;
+	}
+	return flight;
+}
+
+/*
+ * Lists the header lines of a request: the frozen ones with their secrets, and
+ * ours.  NIL, with the name in *missing, when a secret cannot be had.
+ */
+static List *
+request_headers(Draft *draft, const AlDueAction *action, char **missing)
+{
+	const pg_uuid_t *namespace_id = &draft->dispatcher->namespace_id;
+	char	   *rest = pstrdup(action->headers);
+	char	   *line;
+	List	   *lines = NIL;
+
+	while ((line = strsep(&rest, "\n")) != NULL)
+	{
+		char	   *resolved;
+
+		if (line[0] == '\0')
+			continue;
+		resolved = al_secrets_resolve(line, missing);
+		if (resolved == NULL)
+		{
+			list_free_deep(lines);
+			return NIL;
+		}
+		lines = lappend(lines, resolved);
+	}
+	lines = lappend(lines, psprintf("Actionledger-Action: %s/" INT64_FORMAT,
+									DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(namespace_id))),
+									action->standing.action_id));
+	lines = lappend(lines, psprintf("Actionledger-Attempt: %d", action->standing.attempts + 1));
+	lines = lappend(lines, trace_parent(namespace_id, action->standing.action_id));
+	return lines;
+}
+
+/* Makes a W3C traceparent: one trace per action, one span per attempt. */
+static char *
+trace_parent(const pg_uuid_t *namespace_id, int64 action_id)
+{
+	uint64		trace;
+
+	memcpy(&trace, namespace_id->data, sizeof(trace));
+	return psprintf("traceparent: 00-%016llx%016llx-%016llx-01", (unsigned long long) trace,
+					(unsigned long long) action_id,
+					(unsigned long long) (pg_prng_uint64(&pg_global_prng_state) | 1));
+}
+
+/* Tells whether a frozen URL goes to an origin (scheme://host:port, port always there). */
+static bool
+same_origin(const char *url, const char *origin)
+{
+	const char *authority = strstr(url, "://");
+	const char *end;
+	char	   *normal;
+	bool		https = pg_strncasecmp(url, "https:", 6) == 0;
+
+	if (authority == NULL)
+		return false;
+	end = authority + 3 + strcspn(authority + 3, "/?#");
+	normal = pnstrdup(url, end - url);
+	if (strchr(strrchr(normal, ']') ? strrchr(normal, ']') : normal + (authority - url) + 3, ':') == NULL)
+		normal = psprintf("%s:%d", normal, https ? 443 : 80);
+	return pg_strcasecmp(normal, origin) == 0;
+}
+
+/* Moves the watermarks of the lanes that were looked at. */
+static void
+advance_lanes(AlDispatcher *dispatcher, const AlLot *lots, int n_lots,
+			  const AlDueAction *actions, int n, TimestampTz now)
+{
+	TimestampTz *next = palloc(n_lots * sizeof(TimestampTz));
+	AlLot	   *quiet = palloc(n_lots * sizeof(AlLot));
+	int			n_quiet = 0;
+
+	for (int l = 0; l < n_lots; l++)
+	{
+		AlLane	   *lane = al_lanes_find(&dispatcher->lanes, lots[l].service_id);
+		const AlDueAction *last = NULL;
+		int			picked = 0;
+
+		for (int i = 0; i < n; i++)
+		{
+			if (actions[i].standing.service_id != lots[l].service_id)
+				continue;
+			picked++;
+			if (last == NULL || actions[i].next_at > last->next_at ||
+				(actions[i].next_at == last->next_at && actions[i].standing.action_id > last->standing.action_id))
+				last = &actions[i];
+		}
+		al_lane_advance(lane, &lots[l], picked, last ? last->next_at : 0, last ? last->standing.action_id : 0, now);
+		if (!lane->look)
+		{
+			quiet[n_quiet] = lots[l];
+			quiet[n_quiet].mark_at = lane->mark_at;
+			quiet[n_quiet].mark_id = lane->mark_id;
+			n_quiet++;
+		}
+	}
+	if (n_quiet == 0)
+		return;
+	al_ledger_next_due(quiet, n_quiet, next);
+	for (int q = 0; q < n_quiet; q++)
+		al_lanes_find(&dispatcher->lanes, quiet[q].service_id)->next_due = next[q];
+}

@@ -1,0 +1,480 @@
+/*
+ * define.c
+ *		SQL functions that define services and tools.
+ *
+ * Each reads the definition with the same code that later uses it, so what is
+ * accepted here is understood there, and then writes its row.  Who may call
+ * them is decided by EXECUTE privileges.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "catalog/pg_db_role_setting.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+
+#include "authority.h"
+#include "definition.h"
+#include "errors.h"
+#include "registry.h"
+#include "render.h"
+#include "roster.h"
+#include "schema.h"
+#include "session.h"
+#include "settings.h"
+#include "wakeup.h"
+
+PG_FUNCTION_INFO_V1(al_create_service);
+PG_FUNCTION_INFO_V1(al_alter_service);
+PG_FUNCTION_INFO_V1(al_drop_service);
+PG_FUNCTION_INFO_V1(al_create_tool);
+PG_FUNCTION_INFO_V1(al_alter_tool);
+PG_FUNCTION_INFO_V1(al_drop_tool);
+PG_FUNCTION_INFO_V1(al_grant_tool);
+PG_FUNCTION_INFO_V1(al_revoke_tool);
+
+static AlStatement insert_service = {
+	"INSERT INTO actionledger.service (name, base_url, options, created_by) VALUES ($1, $2, $3, $4) "
+	"ON CONFLICT (name) DO NOTHING RETURNING service_id",
+	4, {TEXTOID, TEXTOID, JSONBOID, TEXTOID}
+};
+static AlStatement update_service = {
+	"UPDATE actionledger.service SET base_url = $2, options = $3, altered_at = clock_timestamp() "
+	"WHERE name = $1 RETURNING service_id",
+	3, {TEXTOID, TEXTOID, JSONBOID}
+};
+static AlStatement select_service = {
+	"SELECT service_id, base_url, options FROM actionledger.service WHERE name = $1 FOR UPDATE", 1, {TEXTOID}
+};
+static AlStatement delete_service = {
+	"DELETE FROM actionledger.service s WHERE s.name = $1 "
+	"AND NOT EXISTS (SELECT FROM actionledger.tool t WHERE t.service_id = s.service_id)",
+	1, {TEXTOID}
+};
+static AlStatement insert_tool = {
+	"INSERT INTO actionledger.tool (name, service_id, request, action_type, identity, input, options, created_by) "
+	"SELECT $1, s.service_id, $3, $4::actionledger.action_type, $5, $6, $7, $8 FROM actionledger.service s WHERE s.name = $2 "
+	"ON CONFLICT (name) WHERE dropped_at IS NULL DO NOTHING RETURNING tool_id",
+	8, {TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, JSONBOID, TEXTOID}
+};
+static AlStatement update_tool = {
+	"UPDATE actionledger.tool t SET service_id = s.service_id, request = $3, action_type = $4::actionledger.action_type, "
+	"identity = $5, input = $6, options = $7, altered_at = clock_timestamp() "
+	"FROM actionledger.service s WHERE t.name = $1 AND t.dropped_at IS NULL AND s.name = $2 RETURNING tool_id",
+	7, {TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, JSONBOID}
+};
+static AlStatement select_tool = {
+	"SELECT t.tool_id, s.name, t.request, t.action_type::text, t.identity, t.input, t.options "
+	"FROM actionledger.tool t JOIN actionledger.service s USING (service_id) "
+	"WHERE t.name = $1 AND t.dropped_at IS NULL FOR UPDATE OF t",
+	1, {TEXTOID}
+};
+static AlStatement count_live = {
+	"SELECT count(*) FROM actionledger.due d JOIN actionledger.action a USING (action_id) WHERE a.tool_id = $1",
+	1, {INT4OID}
+};
+static AlStatement drop_tool_row = {
+	"UPDATE actionledger.tool SET dropped_at = clock_timestamp() WHERE tool_id = $1", 1, {INT4OID}
+};
+static AlStatement block_live = {
+	"WITH live AS ("
+	"  SELECT a.action_id FROM actionledger.due d JOIN actionledger.action a USING (action_id) "
+	"  WHERE a.tool_id = $1 AND a.next_step IN ('send', 'resend', 'approve') FOR UPDATE OF a), "
+	"blocked AS ("
+	"  UPDATE actionledger.action a SET next_step = 'blocked', error_code = 'tool_dropped', "
+	"    error_message = 'the tool was dropped' FROM live WHERE a.action_id = live.action_id RETURNING a.action_id, a.status), "
+	"parked AS (UPDATE actionledger.due d SET next_at = 'infinity' FROM blocked b WHERE d.action_id = b.action_id) "
+	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note) "
+	"SELECT action_id, 'blocked', status, $2, 'the tool was dropped' FROM blocked",
+	2, {INT4OID, TEXTOID}
+};
+static AlStatement insert_grant = {
+	"INSERT INTO actionledger.tool_grant (tool_id, role, granted_by) "
+	"SELECT tool_id, $2, $3 FROM actionledger.tool WHERE name = $1 AND dropped_at IS NULL "
+	"ON CONFLICT (tool_id, role) DO NOTHING",
+	3, {TEXTOID, TEXTOID, TEXTOID}
+};
+static AlStatement delete_grant = {
+	"DELETE FROM actionledger.tool_grant g USING actionledger.tool t "
+	"WHERE t.tool_id = g.tool_id AND t.name = $1 AND t.dropped_at IS NULL AND g.role = $2",
+	2, {TEXTOID, TEXTOID}
+};
+
+static void check_name(const char *name, const char *what);
+static void write_service(const char *name, const char *base_url, Jsonb *options, bool replace);
+static char *write_tool(const char *name, const char *service, const char *request, const char *type,
+						const char *identity, Jsonb *input, Jsonb *options, bool replace);
+static char *readiness(const char *name);
+static void enable_database(void);
+static Node *make_string_const(char *value);
+static int32 find_tool(const char *name);
+static void no_such_service(const char *name) pg_attribute_noreturn();
+
+/* create_service(name, base_url, options, replace) */
+Datum
+al_create_service(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	char	   *base_url = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	Jsonb	   *options = PG_GETARG_JSONB_P(2);
+	char	   *creator = al_role_name(GetUserId());
+	AlSession	session;
+	Datum		values[4];
+
+	check_name(name, "service");
+	(void) al_service_parse(name, base_url, options);
+
+	al_session_begin(&session, true);
+	values[0] = CStringGetTextDatum(name);
+	values[1] = CStringGetTextDatum(base_url);
+	values[2] = JsonbPGetDatum(options);
+	values[3] = CStringGetTextDatum(creator);
+	if (al_statement_run(&insert_service, values, NULL) == 0)
+		write_service(name, base_url, options, PG_GETARG_BOOL(3));
+	al_registry_changed();
+	enable_database();
+	al_session_end(&session);
+	al_wakeup_at_commit(GetCurrentTimestamp());
+	PG_RETURN_TEXT_P(cstring_to_text("ready"));
+}
+
+/* alter_service(name, options): a merge patch; base_url is taken out of it */
+Datum
+al_alter_service(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	Jsonb	   *patch = PG_GETARG_JSONB_P(1);
+	Datum		value = PG_GETARG_DATUM(0);
+	AlSession	session;
+	char	   *base_url;
+	Jsonb	   *options;
+	JsonbValue	found;
+	bool		isnull;
+
+	al_session_begin(&session, true);
+	if (al_statement_run(&select_service, &value, NULL) == 0)
+		no_such_service(name);
+	base_url = al_column_text(0, 2);
+	options = DatumGetJsonbP(al_column(0, 3, &isnull));
+	if (JB_ROOT_IS_OBJECT(patch) &&
+		getKeyJsonValueFromContainer(&patch->root, "base_url", 8, &found) != NULL)
+	{
+		if (found.type != jbvString)
+			ereport(ERROR,
+					(errcode(AL_ERR_INVALID_DEFINITION),
+					 errmsg("base_url of service \"%s\" must be a string", name),
+					 errdetail("At \"/base_url\": not a string."),
+					 errhint("Give the absolute URL that the paths of its tools follow.")));
+		base_url = pnstrdup(found.val.string.val, found.val.string.len);
+		patch = DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(patch),
+												   CStringGetTextDatum("base_url")));
+	}
+	options = al_merge_patch(options, patch);
+	(void) al_service_parse(name, base_url, options);
+	write_service(name, base_url, options, true);
+	al_registry_changed();
+	al_session_end(&session);
+	al_wakeup_at_commit(GetCurrentTimestamp());
+	PG_RETURN_TEXT_P(cstring_to_text("ready"));
+}
+
+/* drop_service(name, force) */
+Datum
+al_drop_service(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	Datum		value = PG_GETARG_DATUM(0);
+	AlSession	session;
+
+	al_session_begin(&session, true);
+	if (al_statement_run(&select_service, &value, NULL) == 0)
+		no_such_service(name);
+	if (al_statement_run(&delete_service, &value, NULL) == 0)
+		ereport(ERROR,
+				(errcode(AL_ERR_IN_USE),
+				 errmsg("service \"%s\" is in use", name),
+				 errdetail("Tools, or the history of dropped tools, refer to it."),
+				 errhint("Drop its tools with actionledger.drop_tool(); a service with history is kept, "
+						 "since a forgotten identity could be performed again.")));
+	al_registry_changed();
+	al_session_end(&session);
+	PG_RETURN_TEXT_P(cstring_to_text("dropped"));
+}
+
+/* create_tool(name, service, request, action_type, identity, input, options, replace) */
+Datum
+al_create_tool(PG_FUNCTION_ARGS)
+{
+	char	   *arguments[5];
+	Jsonb	   *json[2];
+	static const char *const names[] = {
+		"name", "service", "request", "action_type", "identity", "input", "options"
+	};
+
+	for (int i = 0; i < 7; i++)
+	{
+		if (PG_ARGISNULL(i) && i != 4)
+			ereport(ERROR,
+					(errcode(AL_ERR_INVALID_DEFINITION),
+					 errmsg("%s of a tool must not be null", names[i]),
+					 errdetail("At \"/%s\": null.", names[i]),
+					 errhint("Leave the argument out to get its default.")));
+		if (i < 5)
+			arguments[i] = PG_ARGISNULL(i) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(i));
+		else
+			json[i - 5] = PG_GETARG_JSONB_P(i);
+	}
+	PG_RETURN_TEXT_P(cstring_to_text(write_tool(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
+												json[0], json[1],
+												!PG_ARGISNULL(7) && PG_GETARG_BOOL(7))));
+}
+
+/* alter_tool(name, options): a merge patch */
+Datum
+al_alter_tool(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	Jsonb	   *patch = PG_GETARG_JSONB_P(1);
+	MemoryContext caller = CurrentMemoryContext;
+	MemoryContext old;
+	AlSession	session;
+	char	   *service;
+	char	   *request;
+	char	   *type;
+	char	   *identity;
+	Jsonb	   *input;
+	Jsonb	   *options;
+	bool		isnull;
+
+	al_session_begin(&session, true);
+	(void) find_tool(name);
+	old = MemoryContextSwitchTo(caller);
+	service = al_column_text(0, 2);
+	request = al_column_text(0, 3);
+	type = al_column_text(0, 4);
+	identity = al_column_text(0, 5);
+	input = DatumGetJsonbPCopy(al_column(0, 6, &isnull));
+	options = al_merge_patch(DatumGetJsonbPCopy(al_column(0, 7, &isnull)), patch);
+	MemoryContextSwitchTo(old);
+	al_session_end(&session);
+	PG_RETURN_TEXT_P(cstring_to_text(write_tool(name, service, request, type, identity, input, options, true)));
+}
+
+/* drop_tool(name, force) */
+Datum
+al_drop_tool(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	bool		force = PG_GETARG_BOOL(1);
+	char	   *who = al_role_name(GetUserId());
+	AlSession	session;
+	int32		tool_id;
+	int64		live;
+	Datum		values[2];
+
+	al_session_begin(&session, true);
+	tool_id = find_tool(name);
+	values[0] = Int32GetDatum(tool_id);
+	values[1] = CStringGetTextDatum(who);
+	(void) al_statement_run(&count_live, values, NULL);
+	live = al_column_int8(0, 1);
+	if (live > 0 && !force)
+		ereport(ERROR,
+				(errcode(AL_ERR_IN_USE),
+				 errmsg("tool \"%s\" has " INT64_FORMAT " live actions", name, live),
+				 errdetail("They are prepared, submitted or need reconciliation."),
+				 errhint("Wait for them or decide them; or pass force => true: what is not sent yet is then blocked, never sent.")));
+	(void) al_statement_run(&drop_tool_row, values, NULL);
+	(void) al_statement_run(&block_live, values, NULL);
+	al_registry_changed();
+	al_session_end(&session);
+	al_wakeup_at_commit(GetCurrentTimestamp());
+	PG_RETURN_TEXT_P(cstring_to_text("dropped"));
+}
+
+/* grant_tool(tool, role) */
+Datum
+al_grant_tool(PG_FUNCTION_ARGS)
+{
+	char	   *role = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	char	   *who = al_role_name(GetUserId());
+	AlSession	session;
+	Datum		values[3] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1), CStringGetTextDatum(who)};
+
+	(void) get_role_oid(role, false);
+	al_session_begin(&session, true);
+	(void) find_tool(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	(void) al_statement_run(&insert_grant, values, NULL);
+	al_registry_changed();
+	al_session_end(&session);
+	PG_RETURN_TEXT_P(cstring_to_text("granted"));
+}
+
+/* revoke_tool(tool, role) */
+Datum
+al_revoke_tool(PG_FUNCTION_ARGS)
+{
+	AlSession	session;
+	Datum		values[2] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)};
+	uint64		n;
+
+	al_session_begin(&session, true);
+	(void) find_tool(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	n = al_statement_run(&delete_grant, values, NULL);
+	al_registry_changed();
+	al_session_end(&session);
+	PG_RETURN_TEXT_P(cstring_to_text(n > 0 ? "revoked" : "there was no such grant"));
+}
+
+/* Refuses a name that could not be used everywhere. */
+static void
+check_name(const char *name, const char *what)
+{
+	if (name[0] == '\0' || strlen(name) >= NAMEDATALEN)
+		ereport(ERROR,
+				(errcode(AL_ERR_INVALID_DEFINITION),
+				 errmsg("name of a %s must have 1 to %d bytes", what, NAMEDATALEN - 1),
+				 errdetail("At \"/name\": %d bytes.", (int) strlen(name)),
+				 errhint("Choose a short name; it is shown in every view.")));
+}
+
+/* Changes the row of a service that exists. */
+static void
+write_service(const char *name, const char *base_url, Jsonb *options, bool replace)
+{
+	Datum		values[3] = {CStringGetTextDatum(name), CStringGetTextDatum(base_url), JsonbPGetDatum(options)};
+
+	if (!replace)
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("service \"%s\" already exists", name),
+				 errdetail("A service of that name is defined."),
+				 errhint("Use actionledger.alter_service(), or pass replace => true.")));
+	(void) al_statement_run(&update_service, values, NULL);
+}
+
+/* Checks a tool and writes its row; returns what to tell. */
+static char *
+write_tool(const char *name, const char *service, const char *request, const char *type,
+		   const char *identity, Jsonb *input, Jsonb *options, bool replace)
+{
+	char	   *creator = al_role_name(GetUserId());
+	MemoryContext caller = CurrentMemoryContext;
+	AlSession	session;
+	AlToolDef  *def;
+	char	   *told;
+	char		nulls[9] = "        ";
+	Datum		values[8];
+
+	check_name(name, "tool");
+	al_schema_check(input, true);
+	def = al_tool_parse(name, request, type, identity, input, options);
+	al_render_check(def);
+	if (def->owner != NULL && !OidIsValid(get_role_oid(def->owner, true)))
+		ereport(ERROR,
+				(errcode(AL_ERR_INVALID_DEFINITION),
+				 errmsg("owner of tool \"%s\" is not a role", name),
+				 errdetail("At \"/owner\": role \"%s\" does not exist.", def->owner),
+				 errhint("Create the role, or name the one whose members look after this tool.")));
+
+	al_session_begin(&session, true);
+	values[0] = CStringGetTextDatum(name);
+	values[1] = CStringGetTextDatum(service);
+	if (al_statement_run(&select_service, &values[1], NULL) == 0)
+		no_such_service(service);
+	values[2] = CStringGetTextDatum(request);
+	values[3] = CStringGetTextDatum(type);
+	values[4] = identity ? CStringGetTextDatum(identity) : (Datum) 0;
+	nulls[4] = identity ? ' ' : 'n';
+	values[5] = JsonbPGetDatum(input);
+	values[6] = JsonbPGetDatum(options);
+	values[7] = CStringGetTextDatum(creator);
+	if (al_statement_run(&insert_tool, values, nulls) == 0)
+	{
+		if (!replace)
+			ereport(ERROR,
+					(errcode(ERRCODE_DUPLICATE_OBJECT),
+					 errmsg("tool \"%s\" already exists", name),
+					 errdetail("A tool of that name is defined."),
+					 errhint("Use actionledger.alter_tool(), or pass replace => true.")));
+		(void) al_statement_run(&update_tool, values, nulls);
+	}
+	al_registry_changed();
+	CommandCounterIncrement();
+	al_registry_refresh();
+	told = MemoryContextStrdup(caller, readiness(name));
+	al_session_end(&session);
+	al_wakeup_at_commit(GetCurrentTimestamp());
+	return told;
+}
+
+/* Says in a line what a new tool lacks. */
+static char *
+readiness(const char *name)
+{
+	AlTool	   *tool = al_registry_tool(name);
+
+	if (tool == NULL || al_registry_resendable(tool))
+		return "ready";
+	if (tool->def->type == AL_TYPE_IRREVERSIBLE)
+		return "ready; an unknown outcome is never sent again and waits for a person: irreversible";
+	return "ready; an unknown outcome is never sent again and waits for a person: no idempotency declared";
+}
+
+/* Lets the launcher find this database: ALTER DATABASE … SET actionledger.enabled = on. */
+static void
+enable_database(void)
+{
+	VariableSetStmt *statement;
+
+	if (al_enabled)
+		return;
+	statement = makeNode(VariableSetStmt);
+	statement->kind = VAR_SET_VALUE;
+	statement->name = "actionledger.enabled";
+	statement->args = list_make1(make_string_const("on"));
+	AlterSetting(MyDatabaseId, InvalidOid, statement);
+}
+
+/* Makes the parse node of a string. */
+static Node *
+make_string_const(char *value)
+{
+	A_Const    *node = makeNode(A_Const);
+
+	node->val.sval.type = T_String;
+	node->val.sval.sval = value;
+	node->location = -1;
+	return (Node *) node;
+}
+
+/* Finds and locks a tool's row, leaving it as the result row. */
+static int32
+find_tool(const char *name)
+{
+	Datum		value = CStringGetTextDatum(name);
+
+	if (al_statement_run(&select_tool, &value, NULL) == 0)
+		ereport(ERROR,
+				(errcode(AL_ERR_UNKNOWN_TOOL),
+				 errmsg("there is no tool \"%s\"", name),
+				 errdetail("No tool of that name is defined, or it was dropped."),
+				 errhint("See actionledger.tools.")));
+	return al_column_int4(0, 1);
+}
+
+/* Raises for a service that is not there. */
+static void
+no_such_service(const char *name)
+{
+	ereport(ERROR,
+			(errcode(AL_ERR_INVALID_DEFINITION),
+			 errmsg("there is no service \"%s\"", name),
+			 errdetail("At \"/service\": no service of that name is defined."),
+			 errhint("Define it first with actionledger.create_service(); see actionledger.services.")));
+}

@@ -1,0 +1,475 @@
+/*
+ * dispatcher.c
+ *		The dispatcher: life, settings and the one loop over latch, sockets and
+ *		deadlines.
+ *
+ * The loop never waits for a single request.  It records what has ended and
+ * claims what is due in short transactions (turn.c), and in between only
+ * listens.  Settings that a database or role may have changed globally are
+ * overridden for this process.
+ */
+#include "postgres.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "replication/walsender.h"
+#include "replication/walsender_private.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/pmsignal.h"
+#include "storage/procsignal.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "dispatcher.h"
+#include "fence.h"
+#include "gate.h"
+#include "incarnation.h"
+#include "roster.h"
+#include "session.h"
+#include "settings.h"
+#include "turn.h"
+
+#define RECORD_AT 50			/* ended attempts that make a turn worth while */
+#define RECORD_AFTER_US 2000	/* or so long after the first of them ended */
+#define SPARE_DESCRIPTORS 200	/* for PostgreSQL's own files */
+#define MOST_REQUESTS 10000
+#define REFUSAL_PAUSE_MS 2000	/* between looks at whether sending is allowed again */
+
+static AlDispatcher dispatcher;
+
+static void connect_database(AlWorkerSlot *slot);
+static void override_settings(void);
+static bool begin_life(AlWorkerSlot *slot);
+static void queue_orphans(void);
+static void loop(AlWorkerSlot *slot);
+static WaitEventSet *create_events(void);
+static void set_state(AlWorkerSlot *slot, AlWorkerState state, const char *detail);
+static void check_permission_to_send(AlWorkerSlot *slot, TimestampTz now);
+static void take_announcements(AlWorkerSlot *slot, TimestampTz now);
+static bool turn_is_due(TimestampTz now);
+static long sleep_ms(TimestampTz now, TimestampTz next_scan);
+static void drain(void);
+static void end_life(void);
+static int	most_requests(void);
+static bool extension_is_here(void);
+static void on_sigterm(SIGNAL_ARGS);
+static void on_dispatcher_exit(int code, Datum arg);
+
+/* Runs until told to stop. */
+void
+al_dispatcher_main(Datum arg)
+{
+	AlWorkerSlot *slot = &al_roster->workers[DatumGetInt32(arg)];
+	char		err[256];
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, on_sigterm);
+	BackgroundWorkerUnblockSignals();
+
+	memset(&dispatcher, 0, sizeof(dispatcher));
+	dispatcher.slot = DatumGetInt32(arg);
+	dispatcher.index = slot->index;
+	dispatcher.count = al_dispatchers;
+	dlist_init(&dispatcher.ended);
+	before_shmem_exit(on_dispatcher_exit, arg);
+	connect_database(slot);
+	override_settings();
+
+	dispatcher.turn_context = AllocSetContextCreate(TopMemoryContext, "actionledger turn", ALLOCSET_DEFAULT_SIZES);
+	dispatcher.wire = al_wire_create(err, sizeof(err));
+	if (dispatcher.wire == NULL)
+		ereport(FATAL,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("actionledger cannot set up its network side: %s", err)));
+	dispatcher.room = most_requests();
+
+	if (begin_life(slot))
+	{
+		loop(slot);
+		drain();
+		end_life();
+	}
+	proc_exit(0);
+}
+
+/* Connects to the slot's database and enters the roster. */
+static void
+connect_database(AlWorkerSlot *slot)
+{
+	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	slot->pid = MyProcPid;
+	slot->since = GetCurrentTimestamp();
+	LWLockRelease(al_roster->lock);
+	BackgroundWorkerInitializeConnectionByOid(slot->database, InvalidOid, 0);
+}
+
+/* Makes this process independent of what is set for the database, its owner or the cluster. */
+static void
+override_settings(void)
+{
+	static const char *const settings[][2] = {
+		{"statement_timeout", "0"},
+		{"lock_timeout", "5s"},
+		{"idle_in_transaction_session_timeout", "0"},
+#if PG_VERSION_NUM >= 170000
+		{"transaction_timeout", "0"},
+#endif
+		{"default_transaction_read_only", "off"},
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_deferrable", "off"},
+		{"search_path", "pg_catalog, pg_temp"},
+		{"row_security", "on"},
+		{"client_min_messages", "warning"},
+		{"application_name", "actionledger"},
+		/* A fresh ledger has no statistics: the plans must not depend on them. */
+		{"plan_cache_mode", "force_generic_plan"},
+		{"enable_seqscan", "off"},
+		{"enable_bitmapscan", "off"},
+		{"enable_hashjoin", "off"},
+		{"enable_mergejoin", "off"},
+		{"enable_material", "off"},
+		{"jit", "off"},
+		{"max_parallel_workers_per_gather", "0"}
+	};
+
+	for (int i = 0; i < lengthof(settings); i++)
+		SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_OVERRIDE);
+	if (synchronous_commit < SYNCHRONOUS_COMMIT_REMOTE_FLUSH)
+		SetConfigOption("synchronous_commit", "on", PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/*
+ * Takes an incarnation and finds what a dead one has left open.  False when
+ * there is nothing to do in this database.
+ */
+static bool
+begin_life(AlWorkerSlot *slot)
+{
+	AlSession	session;
+	char	   *fenced;
+	char		name[64];
+
+	StartTransactionCommand();
+	if (!extension_is_here() || !al_enabled)
+	{
+		CommitTransactionCommand();
+		LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+		slot->no_extension = true;
+		strlcpy(slot->detail, "the database has no extension actionledger, or actionledger.enabled is off", AL_ROSTER_DETAIL);
+		LWLockRelease(al_roster->lock);
+		return false;
+	}
+	al_session_begin(&session, false);
+	do
+		dispatcher.incarnation = al_ledger_next_incarnation();
+	while (!al_incarnation_hold(dispatcher.incarnation));
+	snprintf(name, sizeof(name), "dispatcher %d", dispatcher.index);
+	al_ledger_record_incarnation(dispatcher.incarnation, name);
+	fenced = al_fence_check(&dispatcher.namespace_id);
+	queue_orphans();
+	al_session_end(&session);
+	set_state(slot, fenced ? AL_WORKER_FENCED : AL_WORKER_RUNNING, fenced);
+	CommitTransactionCommand();
+	return true;
+}
+
+/* Queues the attempts of dead incarnations as lost: their outcomes are unknown. */
+static void
+queue_orphans(void)
+{
+	AlStanding *standings;
+	int			n = al_ledger_claimed(dispatcher.incarnation, dispatcher.index, dispatcher.count, &standings);
+	int64		asked = 0;
+	bool		alive = false;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (standings[i].claimed_by != asked)
+			alive = al_incarnation_is_alive(standings[i].claimed_by);
+		asked = standings[i].claimed_by;
+		if (!alive)
+			al_turn_queue(&dispatcher, &standings[i], standings[i].attempts, AL_END_WORKER_LOST);
+	}
+	if (dispatcher.n_ended > 0)
+		ereport(LOG,
+				(errmsg("actionledger: %d attempts of an earlier dispatcher have no recorded outcome", dispatcher.n_ended)));
+}
+
+/* The loop over latch, sockets and deadlines. */
+static void
+loop(AlWorkerSlot *slot)
+{
+	WaitEventSet *events = create_events();
+	TimestampTz next_scan = 0;
+
+	while (!ShutdownRequestPending)
+	{
+		TimestampTz now;
+		WaitEvent	event;
+
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+			override_settings();
+			if (al_dispatchers != dispatcher.count)
+				break;
+		}
+		now = GetCurrentTimestamp();
+		check_permission_to_send(slot, now);
+		take_announcements(slot, now);
+		if (now >= next_scan)
+		{
+			al_lanes_rescan(&dispatcher.lanes);
+			next_scan = TimestampTzPlusMilliseconds(now, al_poll_interval);
+			/* DROP EXTENSION leaves nothing to record in. */
+			StartTransactionCommand();
+			if (!extension_is_here())
+				ShutdownRequestPending = true;
+			CommitTransactionCommand();
+			if (ShutdownRequestPending)
+				break;
+			dispatcher.lanes.generation = 0;
+		}
+		if (turn_is_due(now))
+		{
+			al_turn_run(&dispatcher);
+			slot->in_flight = al_wire_in_flight(dispatcher.wire);
+		}
+		al_wire_run(dispatcher.wire);
+		al_turn_collect(&dispatcher);
+		(void) WaitEventSetWait(events, sleep_ms(GetCurrentTimestamp(), next_scan), &event, 1, PG_WAIT_EXTENSION);
+		if (!PostmasterIsAlive())
+			proc_exit(1);
+	}
+	FreeWaitEventSet(events);
+}
+
+/* Creates the set of what the loop waits for. */
+static WaitEventSet *
+create_events(void)
+{
+#if PG_VERSION_NUM >= 170000
+	WaitEventSet *events = CreateWaitEventSet(NULL, 3);
+#else
+	WaitEventSet *events = CreateWaitEventSet(TopMemoryContext, 3);
+#endif
+
+	AddWaitEventToSet(events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	AddWaitEventToSet(events, WL_SOCKET_READABLE, al_wire_fd(dispatcher.wire), NULL, NULL);
+	return events;
+}
+
+/* Says in the roster how this worker is. */
+static void
+set_state(AlWorkerSlot *slot, AlWorkerState state, const char *detail)
+{
+	if (state == AL_WORKER_FENCED && slot->state != AL_WORKER_FENCED)
+		ereport(WARNING,
+				(errmsg("actionledger sends nothing from this database: it looks like a copy"),
+				 errdetail("%s.", detail),
+				 errhint("An operator decides with actionledger.resume_dispatch().")));
+	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	slot->state = state;
+	slot->latch = MyLatch;
+	strlcpy(slot->detail, detail ? detail : "", AL_ROSTER_DETAIL);
+	LWLockRelease(al_roster->lock);
+	dispatcher.may_send = (state == AL_WORKER_RUNNING);
+}
+
+/* Looks now and then whether sending is allowed, and again allowed. */
+static void
+check_permission_to_send(AlWorkerSlot *slot, TimestampTz now)
+{
+	static TimestampTz next_look = 0;
+	const char *refusal = al_gate_refusal();
+	AlSession	session;
+	char	   *fenced;
+
+	if (slot->state == AL_WORKER_RUNNING && refusal != NULL)
+		set_state(slot, AL_WORKER_REFUSING, refusal);
+	else if (slot->state == AL_WORKER_REFUSING && refusal == NULL)
+		set_state(slot, AL_WORKER_RUNNING, NULL);
+	else if (slot->state == AL_WORKER_FENCED && now >= next_look)
+	{
+		next_look = TimestampTzPlusMilliseconds(now, REFUSAL_PAUSE_MS);
+		StartTransactionCommand();
+		al_session_begin(&session, false);
+		fenced = al_fence_check(&dispatcher.namespace_id);
+		al_session_end(&session);
+		if (fenced == NULL)
+			set_state(slot, AL_WORKER_RUNNING, NULL);
+		CommitTransactionCommand();
+	}
+}
+
+/* Moves the watermarks back to what backends have announced since the last look. */
+static void
+take_announcements(AlWorkerSlot *slot, TimestampTz now)
+{
+	int64		due_at = (int64) pg_atomic_exchange_u64(&slot->wake_at, (uint64) AL_WAKE_NEVER);
+
+	if (due_at == AL_WAKE_NEVER)
+		return;
+	al_lanes_announce(&dispatcher.lanes, due_at);
+	/* A new service may be what was announced: its lane comes with the turn. */
+	dispatcher.lanes.generation = 0;
+}
+
+/* Tells whether a turn is worth its transaction now. */
+static bool
+turn_is_due(TimestampTz now)
+{
+	bool		record;
+	bool		claim;
+
+	if (now < dispatcher.retry_at)
+		return false;
+	record = dispatcher.n_ended >= RECORD_AT ||
+		(dispatcher.n_ended > 0 &&
+		 (al_wire_in_flight(dispatcher.wire) == 0 || now - dispatcher.ended_since >= RECORD_AFTER_US));
+	claim = dispatcher.may_send && dispatcher.n_ended == 0 &&
+		(dispatcher.lanes.generation == 0 || al_lanes_ready(&dispatcher.lanes, now));
+	return record || claim;
+}
+
+/* Computes how long to sleep at most. */
+static long
+sleep_ms(TimestampTz now, TimestampTz next_scan)
+{
+	long		wait = Max(0, TimestampDifferenceMilliseconds(now, next_scan));
+	long		wire = al_wire_timeout_ms(dispatcher.wire);
+	TimestampTz next_due = dispatcher.may_send ? al_lanes_next_due(&dispatcher.lanes) : DT_NOEND;
+
+	if (turn_is_due(now))
+		return 0;
+	if (dispatcher.n_ended > 0)
+		wait = Min(wait, 1 + RECORD_AFTER_US / 1000);
+	if (dispatcher.retry_at > now)
+		wait = Min(wait, TimestampDifferenceMilliseconds(now, dispatcher.retry_at) + 1);
+	if (wire >= 0)
+		wait = Min(wait, wire);
+	if (next_due != DT_NOEND && next_due > now)
+		wait = Min(wait, TimestampDifferenceMilliseconds(now, next_due) + 1);
+	return wait;
+}
+
+/* Lets answers come in for a while, then ends what is under way, and records it all. */
+static void
+drain(void)
+{
+	TimestampTz end = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), al_drain_timeout);
+	int			tries = 0;
+
+	dispatcher.may_send = false;
+	while (al_wire_in_flight(dispatcher.wire) > 0 && GetCurrentTimestamp() < end)
+	{
+		long		wire = al_wire_timeout_ms(dispatcher.wire);
+		long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), end);
+
+		(void) WaitLatchOrSocket(NULL, WL_SOCKET_READABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+								 al_wire_fd(dispatcher.wire), wire >= 0 ? Min(wire, left) : left, PG_WAIT_EXTENSION);
+		al_wire_run(dispatcher.wire);
+		al_turn_collect(&dispatcher);
+	}
+	al_wire_abort_all(dispatcher.wire);
+	al_turn_collect(&dispatcher);
+	/* What cannot be recorded now is found by the next incarnation. */
+	while (dispatcher.n_ended > 0 && tries++ < 100)
+		al_turn_run(&dispatcher);
+}
+
+/* Records the orderly end. */
+static void
+end_life(void)
+{
+	AlSession	session;
+
+	StartTransactionCommand();
+	if (extension_is_here())
+	{
+		al_session_begin(&session, false);
+		al_ledger_end_incarnation(dispatcher.incarnation);
+		al_session_end(&session);
+	}
+	CommitTransactionCommand();
+}
+
+/* Raises the limit of descriptors, and says how many requests that allows. */
+static int
+most_requests(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return 500;
+	if (limit.rlim_cur < limit.rlim_max)
+	{
+		rlim_t		soft = limit.rlim_cur;
+
+		limit.rlim_cur = Min(limit.rlim_max, MOST_REQUESTS + max_files_per_process + SPARE_DESCRIPTORS);
+		if (limit.rlim_cur < soft || setrlimit(RLIMIT_NOFILE, &limit) != 0)
+			limit.rlim_cur = soft;
+	}
+	return (int) Max(10, Min(MOST_REQUESTS, (int64) limit.rlim_cur - max_files_per_process - SPARE_DESCRIPTORS));
+}
+
+/* Tells whether the extension is installed in this database. */
+static bool
+extension_is_here(void)
+{
+	Oid			namespace_id = get_namespace_oid("actionledger", true);
+
+	return OidIsValid(namespace_id) && OidIsValid(get_relname_relid("action", namespace_id));
+}
+
+/*
+ * Asks for an orderly end.  A commit that waits for a synchronous standby would
+ * not notice; it is cut short as in any backend, and the gate then keeps
+ * everything unsent.
+ */
+static void
+on_sigterm(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	ShutdownRequestPending = true;
+	if (dispatcher.in_turn && WalSndCtl != NULL && WalSndCtl->sync_standbys_defined)
+	{
+		InterruptPending = true;
+		ProcDiePending = true;
+	}
+	SetLatch(MyLatch);
+	errno = save_errno;
+}
+
+/* Leaves the roster; the launcher sees to a successor. */
+static void
+on_dispatcher_exit(int code, Datum arg)
+{
+	AlWorkerSlot *slot = &al_roster->workers[DatumGetInt32(arg)];
+
+	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	slot->state = AL_WORKER_BACKOFF;
+	slot->start_at = DT_NOEND;
+	slot->pid = 0;
+	slot->latch = NULL;
+	slot->in_flight = 0;
+	LWLockRelease(al_roster->lock);
+	al_roster_poke_launcher();
+}

@@ -1,0 +1,139 @@
+/*
+ * fence.c
+ *		Recognising that this is a copy.
+ *
+ * Device numbers and machine ids are not compared: they change on ordinary
+ * reboots, and a false alarm stops a business.
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+
+#include "access/xlog.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+
+#include "authority.h"
+#include "errors.h"
+#include "fence.h"
+#include "session.h"
+#include "wakeup.h"
+
+PG_FUNCTION_INFO_V1(al_resume_dispatch);
+
+static AlStatement select_home = {
+	"SELECT system_id, database_id::bigint, timeline, control_inode, namespace FROM actionledger.ledger FOR UPDATE", 0, {0}
+};
+static AlStatement update_home = {
+	"UPDATE actionledger.ledger SET system_id = $1, database_id = $2::oid, timeline = $3, control_inode = $4",
+	4, {TEXTOID, INT8OID, INT4OID, INT8OID}
+};
+static AlStatement abandon_inherited = {
+	"WITH live AS (SELECT a.action_id FROM actionledger.due d JOIN actionledger.action a USING (action_id) FOR UPDATE OF a), "
+	"ended AS (UPDATE actionledger.action a SET status = 'failed', next_step = 'none', claimed_by = NULL, finished_at = clock_timestamp(), "
+	"  error_code = 'inherited', error_message = 'inherited by a copy of the database; never sent from here' "
+	"  FROM live WHERE a.action_id = live.action_id RETURNING a.action_id), "
+	"gone AS (DELETE FROM actionledger.due d USING ended e WHERE d.action_id = e.action_id) "
+	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note) SELECT action_id, 'inherited', 'failed', $1, $2 FROM ended",
+	2, {TEXTOID, TEXTOID}
+};
+static AlStatement note_successor = {
+	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note) "
+	"SELECT a.action_id, 'successor', a.status, $1, $2 FROM actionledger.due d JOIN actionledger.action a USING (action_id)",
+	2, {TEXTOID, TEXTOID}
+};
+
+typedef struct Home
+{
+	char		system_id[32];
+	int64		database_id;
+	int32		timeline;
+	int64		control_inode;
+} Home;
+
+static Home home_here(void);
+static void write_home(const Home *home);
+
+/* Compares this cluster with the ledger's home. */
+char *
+al_fence_check(pg_uuid_t *namespace_id)
+{
+	Home		here = home_here();
+	char	   *system_id;
+	bool		isnull;
+
+	if (al_statement_run(&select_home, NULL, NULL) == 0)
+		return pstrdup("the ledger has no row that says where it may send from");
+	*namespace_id = *DatumGetUUIDP(al_column(0, 5, &isnull));
+	system_id = al_column_text(0, 1);
+	if (system_id == NULL)
+	{
+		write_home(&here);
+		return NULL;
+	}
+	if (strcmp(system_id, here.system_id) != 0)
+		return psprintf("system identifier is %s, the ledger sent from %s", here.system_id, system_id);
+	if (al_column_int8(0, 2) != here.database_id)
+		return psprintf("database OID is " INT64_FORMAT ", the ledger sent from " INT64_FORMAT,
+						here.database_id, al_column_int8(0, 2));
+	if (al_column_int4(0, 3) != here.timeline)
+		return psprintf("timeline is %d, the ledger sent from %d", here.timeline, al_column_int4(0, 3));
+	if (al_column_int8(0, 4) != here.control_inode)
+		return psprintf("inode of global/pg_control is " INT64_FORMAT ", the ledger sent from " INT64_FORMAT,
+						here.control_inode, al_column_int8(0, 4));
+	return NULL;
+}
+
+/* resume_dispatch(mode, reason) */
+Datum
+al_resume_dispatch(PG_FUNCTION_ARGS)
+{
+	char	   *mode = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	char	   *who = al_role_name(GetUserId());
+	Home		here = home_here();
+	bool		copy = strcmp(mode, "copy") == 0;
+	Datum		values[2] = {CStringGetTextDatum(who), PG_GETARG_DATUM(1)};
+	AlSession	session;
+
+	if (!copy && strcmp(mode, "successor") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown way to resume: \"%s\"", mode),
+				 errdetail("It is 'successor' or 'copy'."),
+				 errhint("Say 'successor' when this database takes over and the other one will never send again; "
+						 "'copy' when the other one goes on: everything inherited is then abandoned here.")));
+	al_session_begin(&session, true);
+	(void) al_statement_run(copy ? &abandon_inherited : &note_successor, values, NULL);
+	write_home(&here);
+	al_session_end(&session);
+	al_wakeup_at_commit(GetCurrentTimestamp());
+	PG_RETURN_TEXT_P(cstring_to_text(copy ? "inherited actions are abandoned; new ones are sent from here"
+									 : "this database sends from now on; inherited submitted actions have unknown outcomes"));
+}
+
+/* Describes the cluster that this is. */
+static Home
+home_here(void)
+{
+	Home		here = {.database_id = MyDatabaseId, .timeline = (int32) GetWALInsertionTimeLine()};
+	struct stat status;
+
+	snprintf(here.system_id, sizeof(here.system_id), UINT64_FORMAT, GetSystemIdentifier());
+	if (stat("global/pg_control", &status) == 0)
+		here.control_inode = (int64) status.st_ino;
+	return here;
+}
+
+/* Makes a cluster the ledger's home. */
+static void
+write_home(const Home *home)
+{
+	Datum		values[4] = {
+		CStringGetTextDatum(home->system_id), Int64GetDatum(home->database_id),
+		Int32GetDatum(home->timeline), Int64GetDatum(home->control_inode)
+	};
+
+	(void) al_statement_run(&update_home, values, NULL);
+}

@@ -1,0 +1,248 @@
+/*
+ * judge.c
+ *		The way from evidence to the ledger's words.
+ */
+#include "postgres.h"
+
+#include "common/pg_prng.h"
+#include "utils/timestamp.h"
+
+#include "extract.h"
+#include "judge.h"
+#include "rules/backoff.h"
+#include "words.h"
+
+static AlSituation situation_of(const AlStanding *standing, const AlTool *tool, AlKnown known, TimestampTz now);
+static TimestampTz due_time(const AlStanding *standing, const AlTool *tool, const AlDecision *decision,
+							int64 retry_after_s, TimestampTz now);
+static void fill_closing(const AlEnded *ended, const AlOutcome *outcome, int64 retry_after_s, bool bare, AlClosing *closing);
+static void keep_answer(const AlWireResult *result, AlClosing *closing);
+static bool answer_is_replay(const AlEnded *ended, const AlTool *tool);
+static int64 answer_retry_after(const AlEnded *ended);
+static void note_conflict(const AlStanding *standing, const AlOutcome *outcome, AlJudgement *out);
+
+/* Judges an attempt that has ended. */
+void
+al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
+		 TimestampTz now, bool bare, AlJudgement *out)
+{
+	AlEvidence	evidence = ended->evidence;
+	AlContext	context = {
+		.key_honoured = tool->idempotency->honoured,
+		.earlier_open = al_policy_is_open(standing->known),
+		.body_rule = AL_BODY_RULE_NONE
+	};
+	AlOutcome	outcome;
+	AlKnown		known;
+	AlSituation situation;
+	AlDecision	decision;
+	int64		retry_after_s = answer_retry_after(ended);
+
+	memset(out, 0, sizeof(*out));
+	evidence.replayed = answer_is_replay(ended, tool);
+	outcome = al_classify(&evidence, &context);
+	fill_closing(ended, &outcome, retry_after_s, bare, &out->closing);
+	if (!bare && ended->result != NULL && outcome.verdict != AL_VERDICT_NOT_SENT)
+		al_extract(tool, ended->result->body, ended->result->body_len,
+				   &out->closing.external_ref,
+				   outcome.verdict == AL_VERDICT_CONFIRMED ? &out->move.result : NULL);
+
+	if (standing->status == AL_STATUS_CONFIRMED || standing->status == AL_STATUS_FAILED)
+	{
+		note_conflict(standing, &outcome, out);
+		return;
+	}
+	known = al_policy_fold(tool->def->type, standing->known, &outcome);
+	situation = situation_of(standing, tool, known, now);
+	decision = al_policy_decide(&situation);
+
+	out->moves = true;
+	al_judge_move(standing, tool, &decision, now, &out->move);
+	out->move.known = known;
+	out->move.next_at = due_time(standing, tool, &decision, retry_after_s, now);
+	out->move.clear_key_window = (known == AL_KNOWN_NOT_SENT);
+	out->move.error_message = al_words_outcome(&decision, &outcome, &ended->evidence, tool, standing->sends);
+	if (outcome.verdict == AL_VERDICT_CONFIRMED)
+	{
+		out->move.external_ref = out->closing.external_ref;
+		out->move.confirmed_by = evidence.replayed ? "replay" : "response";
+	}
+	if (outcome.configuration && decision.status == AL_STATUS_PREPARED)
+	{
+		out->move.step = AL_STEP_BLOCKED;
+		out->move.next_at = DT_NOEND;
+		out->move.error_code = outcome.category;
+	}
+	if (outcome.event)
+	{
+		out->has_event = true;
+		out->event.what = outcome.category;
+		out->event.status = decision.status;
+		out->event.note = pstrdup("libcurl was about to send the request a second time; it was stopped");
+	}
+	out->event.action_id = standing->action_id;
+}
+
+/* Decides about an action that is due. */
+AlDecision
+al_judge_due(const AlStanding *standing, const AlTool *tool, TimestampTz now)
+{
+	AlSituation situation = situation_of(standing, tool, standing->known, now);
+
+	return al_policy_decide(&situation);
+}
+
+/* Fills the move that a decision makes. */
+void
+al_judge_move(const AlStanding *standing, const AlTool *tool, const AlDecision *decision,
+			  TimestampTz now, AlMove *move)
+{
+	move->action_id = standing->action_id;
+	move->status = decision->status;
+	move->step = decision->step;
+	move->known = standing->known;
+	move->next_at = due_time(standing, tool, decision, -1, now);
+	move->error_code = decision->error_code;
+}
+
+/* Puts together what a decision depends on. */
+static AlSituation
+situation_of(const AlStanding *standing, const AlTool *tool, AlKnown known, TimestampTz now)
+{
+	AlSituation situation = {
+		.type = tool->def->type,
+		.known = known,
+		.key = AL_KEY_NOT_HONOURED,
+		.budget = AL_BUDGET_OPEN,
+		.lookup = AL_LOOKUP_NONE,
+		.stop = AL_STOP_NO
+	};
+	bool		counts = !al_policy_is_open(known) || al_registry_resendable(tool);
+
+	if (tool->idempotency->honoured)
+		situation.key = (standing->key_ends_at == 0 || now < standing->key_ends_at) ? AL_KEY_OPEN : AL_KEY_PASSED;
+	if ((standing->window_ends_at != 0 && now >= standing->window_ends_at) ||
+		(counts && standing->sends >= tool->def->attempts))
+		situation.budget = AL_BUDGET_USED_UP;
+	if (standing->cancelled_at != 0)
+		situation.stop = AL_STOP_CANCELLED;
+	else if (standing->expires_at != 0 && now >= standing->expires_at)
+		situation.stop = AL_STOP_EXPIRED;
+	return situation;
+}
+
+/* Computes when a step is due. */
+static TimestampTz
+due_time(const AlStanding *standing, const AlTool *tool, const AlDecision *decision,
+		 int64 retry_after_s, TimestampTz now)
+{
+	int64		delay_ms;
+
+	switch (decision->when)
+	{
+		case AL_WHEN_NEVER:
+			return DT_NOEND;
+		case AL_WHEN_NOW:
+			return now;
+		case AL_WHEN_BACKOFF:
+			delay_ms = al_backoff_delay_ms(standing->sends, tool->def->base_ms, tool->def->cap_ms,
+										   pg_prng_double(&pg_global_prng_state));
+			if (retry_after_s >= 0)
+				delay_ms = Max(delay_ms, al_retry_after_delay_ms(retry_after_s, pg_prng_double(&pg_global_prng_state)));
+			return TimestampTzPlusMilliseconds(now, delay_ms);
+		case AL_WHEN_PROCESSED:
+			return TimestampTzPlusMilliseconds(standing->last_sent_at, tool->def->timeout_ms + tool->def->max_processing_ms);
+		case AL_WHEN_WINDOW_END:
+			return standing->window_ends_at;
+	}
+	return DT_NOEND;
+}
+
+/* Fills what closes the attempt. */
+static void
+fill_closing(const AlEnded *ended, const AlOutcome *outcome, int64 retry_after_s, bool bare, AlClosing *closing)
+{
+	closing->action_id = ended->action_id;
+	closing->attempt = ended->attempt;
+	closing->finished_at = ended->finished_at;
+	closing->verdict = outcome->verdict;
+	closing->category = outcome->category;
+	closing->sent = outcome->verdict != AL_VERDICT_NOT_SENT;
+	closing->http_status = ended->evidence.head_complete ? ended->evidence.status : 0;
+	closing->retry_after_s = retry_after_s;
+	if (ended->result == NULL)
+		return;
+	closing->curl_code = ended->result->curl_code;
+	closing->truncated = ended->result->body_capped ||
+		(ended->evidence.head_complete && !ended->evidence.framing_complete);
+	closing->detail = pstrdup(ended->result->detail);
+	if (!bare)
+		keep_answer(ended->result, closing);
+}
+
+/* Keeps the allow-listed headers, the body and the timing of an answer. */
+static void
+keep_answer(const AlWireResult *result, AlClosing *closing)
+{
+	const AlWireTiming *timing = &result->timing;
+	StringInfoData headers;
+
+	closing->timing_us[0] = (int32) Min(timing->resolved, PG_INT32_MAX);
+	closing->timing_us[1] = (int32) Min(timing->connected, PG_INT32_MAX);
+	closing->timing_us[2] = (int32) Min(timing->tls, PG_INT32_MAX);
+	closing->timing_us[3] = (int32) Min(timing->first_byte, PG_INT32_MAX);
+	closing->timing_us[4] = (int32) Min(timing->total, PG_INT32_MAX);
+	if (result->head.n_kept > 0)
+	{
+		initStringInfo(&headers);
+		for (int i = 0; i < result->head.n_kept; i++)
+			appendStringInfo(&headers, "%s: %s\n", result->head.kept[i].name, result->head.kept[i].value);
+		closing->headers = headers.data;
+	}
+	if (result->body_len > 0)
+	{
+		closing->body = palloc(VARHDRSZ + result->body_len);
+		SET_VARSIZE(closing->body, VARHDRSZ + result->body_len);
+		memcpy(VARDATA(closing->body), result->body, result->body_len);
+	}
+}
+
+/* Tells whether the answer carries the destination's replay marker. */
+static bool
+answer_is_replay(const AlEnded *ended, const AlTool *tool)
+{
+	const char *value;
+
+	if (ended->result == NULL || tool->idempotency->replay_header == NULL)
+		return false;
+	value = al_head_find(&ended->result->head, tool->idempotency->replay_header);
+	return value != NULL && pg_strcasecmp(value, "false") != 0;
+}
+
+/* Reads the answer's Retry-After in seconds, -1 for none. */
+static int64
+answer_retry_after(const AlEnded *ended)
+{
+	const char *value = ended->result ? al_head_find(&ended->result->head, "retry-after") : NULL;
+	int64		seconds;
+
+	if (value == NULL ||
+		!al_retry_after_parse(value, strlen(value), (int64) time(NULL), &seconds))
+		return -1;
+	return seconds;
+}
+
+/* Notes evidence that comes after the action has come to rest and contradicts it. */
+static void
+note_conflict(const AlStanding *standing, const AlOutcome *outcome, AlJudgement *out)
+{
+	bool		contradicts = (standing->status == AL_STATUS_FAILED && outcome->verdict == AL_VERDICT_CONFIRMED) ||
+		(standing->status == AL_STATUS_CONFIRMED && outcome->verdict == AL_VERDICT_REJECTED && !outcome->transient);
+
+	out->has_event = true;
+	out->event.action_id = standing->action_id;
+	out->event.what = contradicts ? "conflict" : "late_evidence";
+	out->event.status = standing->status;
+	out->event.note = psprintf("attempt %d ended with %s (%s) after the action had been decided",
+							   out->closing.attempt, al_verdict_name(outcome->verdict), outcome->category);
+}

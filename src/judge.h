@@ -1,0 +1,57 @@
+/*
+ * judge.h
+ *		From an attempt that has ended to what the ledger will say.
+ *
+ * classify → fold → decide, with the tool's numbers and the clock; no
+ * statement is run here.
+ */
+#ifndef AL_JUDGE_H
+#define AL_JUDGE_H
+
+#include "postgres.h"
+#include "datatype/timestamp.h"
+
+#include "ledger.h"
+#include "registry.h"
+#include "wire/wire.h"
+
+/* An attempt that has ended, waiting to be recorded. */
+typedef struct AlEnded
+{
+	int64		action_id;
+	int			attempt;
+	int32		tool_id;
+	int32		service_id;
+	TimestampTz finished_at;
+	AlEvidence	evidence;
+	AlWireResult *result;		/* NULL: nothing came from the wire */
+} AlEnded;
+
+/* What to record of it. */
+typedef struct AlJudgement
+{
+	AlClosing	closing;
+	AlMove		move;
+	bool		moves;			/* false: the action is at rest already */
+	AlEvent		event;
+	bool		has_event;
+} AlJudgement;
+
+/*
+ * Judge an attempt.  bare: keep nothing of the answer but its status, for an
+ * answer that could not be recorded otherwise.
+ */
+extern void al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
+					 TimestampTz now, bool bare, AlJudgement *out);
+
+/*
+ * What may happen next to an action that is due, before anything is sent: the
+ * key's window, the retry window or the expiry may have passed while it waited.
+ */
+extern AlDecision al_judge_due(const AlStanding *standing, const AlTool *tool, TimestampTz now);
+
+/* The move that a decision makes, when no attempt has just ended. */
+extern void al_judge_move(const AlStanding *standing, const AlTool *tool, const AlDecision *decision,
+						  TimestampTz now, AlMove *move);
+
+#endif							/* AL_JUDGE_H */

@@ -1,0 +1,336 @@
+/*
+ * launcher.c
+ *		The launcher: finds databases that want dispatchers and keeps those
+ *		running, with a growing pause after each failure.
+ *
+ * It is connected to no database.  A database is found through its setting
+ * actionledger.enabled, or because a session there has announced work and
+ * found nobody to do it.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/procsignal.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "databases.h"
+#include "launcher.h"
+#include "roster.h"
+#include "settings.h"
+
+#define LAUNCHER_POLL_MS 5000
+#define BACKOFF_FIRST_MS 1000
+#define BACKOFF_LAST_MS 60000
+#define STABLE_MS 60000			/* a worker that ran so long starts with a clean slate */
+#define STARTING_LIMIT_MS 60000
+
+static List *list_wanted(void);
+static List *take_pokes(List *wanted);
+static void staff_database(Oid database);
+static AlWorkerSlot *find_slot(Oid database, int index);
+static void start_worker(AlWorkerSlot *slot);
+static void dismiss_unwanted(List *wanted);
+static void settle_ended(void);
+static long next_wait_ms(void);
+static void on_launcher_exit(int code, Datum arg);
+
+/* Registers the launcher with the postmaster. */
+void
+al_launcher_register(void)
+{
+	BackgroundWorker worker = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = 5
+	};
+
+	if (IsBinaryUpgrade)
+		return;
+	strlcpy(worker.bgw_name, "actionledger launcher", BGW_MAXLEN);
+	strlcpy(worker.bgw_type, "actionledger launcher", BGW_MAXLEN);
+	strlcpy(worker.bgw_library_name, "actionledger", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "al_launcher_main", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}
+
+/* Runs until the server stops. */
+void
+al_launcher_main(Datum arg)
+{
+	MemoryContext turn_context;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	pqsignal(SIGINT, SIG_IGN);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	pgstat_report_appname("actionledger launcher");
+
+	before_shmem_exit(on_launcher_exit, 0);
+	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	al_roster->launcher_pid = MyProcPid;
+	al_roster->launcher_latch = MyLatch;
+	al_roster->launcher_since = GetCurrentTimestamp();
+	LWLockRelease(al_roster->lock);
+
+	turn_context = AllocSetContextCreate(TopMemoryContext, "actionledger launcher turn", ALLOCSET_DEFAULT_SIZES);
+	while (!ShutdownRequestPending)
+	{
+		List	   *wanted;
+		ListCell   *cell;
+
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		MemoryContextSwitchTo(turn_context);
+		settle_ended();
+		wanted = list_wanted();
+		foreach(cell, wanted)
+			staff_database(lfirst_oid(cell));
+		dismiss_unwanted(wanted);
+		MemoryContextReset(turn_context);
+
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 next_wait_ms(), PG_WAIT_EXTENSION);
+	}
+	proc_exit(0);
+}
+
+/* Lists the databases that want dispatchers; lives in the caller's context. */
+static List *
+list_wanted(void)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	List	   *wanted;
+
+	StartTransactionCommand();
+	(void) GetTransactionSnapshot();
+	MemoryContextSwitchTo(caller);
+	wanted = take_pokes(al_databases_enabled());
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(caller);
+	return wanted;
+}
+
+/* Adds databases in which work was announced and nobody is there to do it. */
+static List *
+take_pokes(List *wanted)
+{
+	Oid			pokes[AL_ROSTER_POKES];
+
+	LWLockAcquire(al_roster->lock, LW_SHARED);
+	memcpy(pokes, al_roster->pokes, sizeof(pokes));
+	LWLockRelease(al_roster->lock);
+	for (int i = 0; i < AL_ROSTER_POKES; i++)
+	{
+		if (!OidIsValid(pokes[i]) || list_member_oid(wanted, pokes[i]))
+			continue;
+		if (al_database_connectable(pokes[i]))
+			wanted = lappend_oid(wanted, pokes[i]);
+		else
+		{
+			LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+			if (al_roster->pokes[i] == pokes[i])
+				al_roster->pokes[i] = InvalidOid;
+			LWLockRelease(al_roster->lock);
+		}
+	}
+	return wanted;
+}
+
+/* Starts those dispatchers of a database that are due to be started. */
+static void
+staff_database(Oid database)
+{
+	for (int index = 0; index < al_dispatchers; index++)
+	{
+		AlWorkerSlot *slot = find_slot(database, index);
+
+		if (slot == NULL)
+		{
+			ereport(LOG,
+					(errmsg("actionledger has no room for another dispatcher"),
+					 errhint("Raise actionledger.max_workers and restart the server.")));
+			return;
+		}
+		if ((slot->state == AL_WORKER_BACKOFF || slot->state == AL_WORKER_MISSING) &&
+			slot->start_at <= GetCurrentTimestamp())
+			start_worker(slot);
+	}
+}
+
+/* Finds the slot of a dispatcher, or takes a free one for it. */
+static AlWorkerSlot *
+find_slot(Oid database, int index)
+{
+	AlWorkerSlot *spare = NULL;
+
+	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < al_roster->n_workers; i++)
+	{
+		AlWorkerSlot *slot = &al_roster->workers[i];
+
+		if (slot->state != AL_WORKER_FREE && slot->database == database && slot->index == index)
+		{
+			LWLockRelease(al_roster->lock);
+			return slot;
+		}
+		if (slot->state == AL_WORKER_FREE && spare == NULL)
+			spare = slot;
+	}
+	if (spare != NULL)
+	{
+		spare->state = AL_WORKER_BACKOFF;
+		spare->database = database;
+		spare->index = index;
+		spare->pid = 0;
+		spare->latch = NULL;
+		spare->since = GetCurrentTimestamp();
+		spare->start_at = 0;
+		spare->last_turn = 0;
+		spare->failures = 0;
+		spare->restarts = -1;
+		spare->in_flight = 0;
+		spare->no_extension = false;
+		spare->detail[0] = '\0';
+		pg_atomic_write_u64(&spare->wake_at, AL_WAKE_NEVER);
+	}
+	LWLockRelease(al_roster->lock);
+	return spare;
+}
+
+/* Asks the postmaster to start a dispatcher. */
+static void
+start_worker(AlWorkerSlot *slot)
+{
+	BackgroundWorker worker = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = BGW_NEVER_RESTART,
+		.bgw_notify_pid = MyProcPid
+	};
+	BackgroundWorkerHandle *handle;
+
+	snprintf(worker.bgw_name, BGW_MAXLEN, "actionledger dispatcher %d of database %u", slot->index, slot->database);
+	strlcpy(worker.bgw_type, "actionledger dispatcher", BGW_MAXLEN);
+	strlcpy(worker.bgw_library_name, "actionledger", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "al_dispatcher_main", BGW_MAXLEN);
+	worker.bgw_main_arg = Int32GetDatum((int32) (slot - al_roster->workers));
+
+	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	slot->state = AL_WORKER_STARTING;
+	slot->since = GetCurrentTimestamp();
+	slot->restarts++;
+	LWLockRelease(al_roster->lock);
+
+	if (RegisterDynamicBackgroundWorker(&worker, &handle))
+	{
+		pfree(handle);
+		return;
+	}
+	ereport(LOG,
+			(errmsg("actionledger could not start a dispatcher: no background worker slot is free"),
+			 errhint("Raise max_worker_processes and restart the server.")));
+	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	slot->state = AL_WORKER_MISSING;
+	slot->restarts--;
+	slot->start_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), BACKOFF_FIRST_MS * 5);
+	strlcpy(slot->detail, "no background worker slot is free; raise max_worker_processes", AL_ROSTER_DETAIL);
+	LWLockRelease(al_roster->lock);
+}
+
+/* Tells the dispatchers of databases that no longer want them to leave, and frees their slots. */
+static void
+dismiss_unwanted(List *wanted)
+{
+	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < al_roster->n_workers; i++)
+	{
+		AlWorkerSlot *slot = &al_roster->workers[i];
+
+		if (slot->state == AL_WORKER_FREE ||
+			(list_member_oid(wanted, slot->database) && slot->index < al_dispatchers))
+			continue;
+		if (slot->pid != 0)
+			kill(slot->pid, SIGTERM);
+		else if (slot->state != AL_WORKER_STARTING)
+			slot->state = AL_WORKER_FREE;
+	}
+	LWLockRelease(al_roster->lock);
+}
+
+/* Gives workers that have ended, or have never begun, their pause. */
+static void
+settle_ended(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < al_roster->n_workers; i++)
+	{
+		AlWorkerSlot *slot = &al_roster->workers[i];
+		bool		lost = slot->state == AL_WORKER_STARTING && slot->pid == 0 &&
+			TimestampDifferenceExceeds(slot->since, now, STARTING_LIMIT_MS);
+		bool		ended = slot->state == AL_WORKER_BACKOFF && slot->start_at == DT_NOEND;
+		int			exponent;
+
+		if (!lost && !ended)
+			continue;
+		if (slot->no_extension)
+		{
+			for (int p = 0; p < AL_ROSTER_POKES; p++)
+				if (al_roster->pokes[p] == slot->database)
+					al_roster->pokes[p] = InvalidOid;
+		}
+		if (TimestampDifferenceExceeds(slot->since, now, STABLE_MS))
+			slot->failures = 0;
+		exponent = Min(slot->failures, 6);
+		slot->failures++;
+		slot->state = AL_WORKER_BACKOFF;
+		slot->start_at = TimestampTzPlusMilliseconds(now, Min(BACKOFF_FIRST_MS << exponent, BACKOFF_LAST_MS));
+	}
+	LWLockRelease(al_roster->lock);
+}
+
+/* Computes how long to sleep: until the next start that is due, or the poll. */
+static long
+next_wait_ms(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	long		wait = LAUNCHER_POLL_MS;
+
+	LWLockAcquire(al_roster->lock, LW_SHARED);
+	for (int i = 0; i < al_roster->n_workers; i++)
+	{
+		AlWorkerSlot *slot = &al_roster->workers[i];
+
+		if (slot->state == AL_WORKER_BACKOFF || slot->state == AL_WORKER_MISSING)
+			wait = Min(wait, Max(10, TimestampDifferenceMilliseconds(now, slot->start_at)));
+	}
+	LWLockRelease(al_roster->lock);
+	return wait;
+}
+
+/* Leaves the roster. */
+static void
+on_launcher_exit(int code, Datum arg)
+{
+	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	al_roster->launcher_pid = 0;
+	al_roster->launcher_latch = NULL;
+	LWLockRelease(al_roster->lock);
+}

@@ -1,0 +1,527 @@
+/*
+ * ledger.c
+ *		The statements of dispatch.
+ *
+ * A mark and an outcome are heap-only updates of the action row; the due row
+ * is left alone while an attempt is open and goes when the action is at rest.
+ * The worker runs with search_path pinned and generic plans.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "ledger.h"
+#include "session.h"
+
+#define STANDING_COLUMNS \
+	"a.action_id, a.tool_id, a.service_id, a.status::text, a.known::text, a.attempts::int, a.sends::int, a.claimed_by, " \
+	"a.last_sent_at, a.window_ends_at, a.key_ends_at, a.expires_at, a.cancelled_at"
+#define N_STANDING_COLUMNS 13
+
+static AlStatement pick_due = {
+	"SELECT " STANDING_COLUMNS ", p.next_at, a.requested_by, a.method, a.url, a.headers, a.body "
+	"FROM (SELECT s.*, d.action_id, d.next_at "
+	"      FROM unnest($1::int[], $2::int[], $3::timestamptz[], $4::bigint[]) AS s(service_id, free, mark_at, mark_id), "
+	"      LATERAL (SELECT x.action_id, x.next_at FROM actionledger.due x JOIN actionledger.action y USING (action_id) "
+	"               WHERE x.service_id = s.service_id AND (x.next_at, x.action_id) > (s.mark_at, s.mark_id) "
+	"                 AND x.next_at <= $5 AND y.claimed_by IS NULL AND y.next_step IN ('send', 'resend', 'wait') "
+	"               ORDER BY x.next_at, x.action_id LIMIT s.free FOR NO KEY UPDATE OF y SKIP LOCKED) d) p "
+	"JOIN actionledger.action a ON a.action_id = p.action_id",
+	5, {INT4ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID}
+};
+static AlStatement next_due = {
+	"SELECT s.n::int, d.next_at "
+	"FROM unnest($1::int[], $2::timestamptz[], $3::bigint[]) WITH ORDINALITY AS s(service_id, mark_at, mark_id, n), "
+	"LATERAL (SELECT x.next_at FROM actionledger.due x WHERE x.service_id = s.service_id "
+	"           AND (x.next_at, x.action_id) > (s.mark_at, s.mark_id) "
+	"         ORDER BY x.next_at, x.action_id LIMIT 1) d",
+	3, {INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID}
+};
+static AlStatement mark_actions = {
+	"UPDATE actionledger.action a SET status = 'submitted', next_step = 'wait', claimed_by = $5, "
+	"attempts = a.attempts + 1, sends = a.sends + 1, last_sent_at = $6, "
+	"window_ends_at = u.window_ends_at, key_ends_at = u.key_ends_at "
+	"FROM unnest($1::bigint[], $2::int[], $3::timestamptz[], $4::timestamptz[]) AS u(action_id, attempt, window_ends_at, key_ends_at) "
+	"WHERE a.action_id = u.action_id AND a.claimed_by IS NULL AND a.attempts = u.attempt - 1",
+	6, {INT8ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8OID, TIMESTAMPTZOID}
+};
+static AlStatement open_attempts = {
+	"INSERT INTO actionledger.attempt (action_id, attempt, incarnation, started_at, deadline) "
+	"SELECT u.action_id, u.attempt, $4, $5, u.deadline "
+	"FROM unnest($1::bigint[], $2::int[], $3::timestamptz[]) AS u(action_id, attempt, deadline)",
+	5, {INT8ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8OID, TIMESTAMPTZOID}
+};
+static AlStatement lock_actions = {
+	"SELECT " STANDING_COLUMNS " FROM unnest($1::bigint[]) AS u(action_id) "
+	"JOIN actionledger.action a ON a.action_id = u.action_id FOR NO KEY UPDATE OF a SKIP LOCKED",
+	1, {INT8ARRAYOID}
+};
+static AlStatement close_attempts = {
+	"UPDATE actionledger.attempt t SET finished_at = u.finished_at, verdict = u.verdict::actionledger.verdict, category = u.category, "
+	"sent = u.sent, truncated = u.truncated, http_status = u.http_status, curl_code = u.curl_code, retry_after_s = u.retry_after_s, "
+	"detail = u.detail, external_ref = u.external_ref, timing_us = u.timing::int[], response_headers = u.headers, body = u.body "
+	"FROM unnest($1::bigint[], $2::int[], $3::timestamptz[], $4::text[], $5::text[], $6::bool[], $7::bool[], $8::int[], $9::int[], $10::int[], "
+	"            $11::text[], $12::text[], $13::text[], $14::text[], $15::bytea[]) "
+	"     AS u(action_id, attempt, finished_at, verdict, category, sent, truncated, http_status, curl_code, retry_after_s, "
+	"          detail, external_ref, timing, headers, body) "
+	"WHERE t.action_id = u.action_id AND t.attempt = u.attempt AND t.finished_at IS NULL",
+	15, {INT8ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, BOOLARRAYOID, INT4ARRAYOID,
+		INT4ARRAYOID, INT4ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BYTEAARRAYOID}
+};
+static AlStatement move_actions = {
+	"UPDATE actionledger.action a SET status = u.status::actionledger.status, next_step = u.step::actionledger.next_step, "
+	"known = u.known::actionledger.known, claimed_by = NULL, "
+	"key_ends_at = CASE WHEN u.clear_key THEN NULL ELSE a.key_ends_at END, "
+	"finished_at = CASE WHEN u.status IN ('confirmed', 'failed') THEN $11::timestamptz END, "
+	"external_ref = coalesce(u.external_ref, a.external_ref), result = coalesce(u.result, a.result), "
+	"confirmed_by = coalesce(u.confirmed_by, a.confirmed_by), error_code = u.error_code, error_message = u.error_message "
+	"FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bool[], $6::text[], $7::jsonb[], $8::text[], $9::text[], $10::text[]) "
+	"     AS u(action_id, status, step, known, clear_key, external_ref, result, confirmed_by, error_code, error_message) "
+	"WHERE a.action_id = u.action_id AND a.status NOT IN ('confirmed', 'failed')",
+	11, {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, TEXTARRAYOID, JSONBARRAYOID, TEXTARRAYOID,
+		TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}
+};
+static AlStatement delete_due = {
+	"DELETE FROM actionledger.due d USING unnest($1::bigint[]) AS u(action_id) WHERE d.action_id = u.action_id", 1, {INT8ARRAYOID}
+};
+static AlStatement update_due = {
+	"UPDATE actionledger.due d SET next_at = u.next_at FROM unnest($1::bigint[], $2::timestamptz[]) AS u(action_id, next_at) "
+	"WHERE d.action_id = u.action_id",
+	2, {INT8ARRAYOID, TIMESTAMPTZARRAYOID}
+};
+static AlStatement insert_events = {
+	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note) "
+	"SELECT u.action_id, u.what, u.status::actionledger.status, 'dispatcher ' || $5, u.note "
+	"FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS u(action_id, what, status, note)",
+	5, {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8OID}
+};
+static AlStatement take_incarnation = {
+	"SELECT nextval('actionledger.incarnation_seq')", 0, {0}
+};
+static AlStatement insert_incarnation = {
+	"INSERT INTO actionledger.incarnation (incarnation, worker, pid) VALUES ($1, $2, $3)", 3, {INT8OID, TEXTOID, INT4OID}
+};
+static AlStatement end_incarnation = {
+	"UPDATE actionledger.incarnation SET ended_at = clock_timestamp() WHERE incarnation = $1", 1, {INT8OID}
+};
+static AlStatement claimed_by_others = {
+	"SELECT " STANDING_COLUMNS " FROM actionledger.due d JOIN actionledger.action a USING (action_id) "
+	"WHERE a.claimed_by IS NOT NULL AND a.claimed_by <> $1 AND d.service_id % $3 = $2 ORDER BY a.action_id",
+	3, {INT8OID, INT4OID, INT4OID}
+};
+static AlStatement list_services = {
+	"SELECT service_id FROM actionledger.service WHERE service_id % $2 = $1 ORDER BY 1", 2, {INT4OID, INT4OID}
+};
+
+/* A column of values to be handed to a statement as an array. */
+typedef struct Column
+{
+	Oid			type;
+	int			n;
+	Datum	   *values;
+	bool	   *nulls;
+} Column;
+
+static Column column_create(Oid type, int n);
+static Datum column_array(const Column *column);
+static void column_set(Column *column, int i, Datum value);
+static void column_set_text(Column *column, int i, const char *value);
+static void column_set_time(Column *column, int i, TimestampTz value);
+static void read_standing(uint64 row, AlStanding *standing);
+
+/* Locks and reads what is due. */
+int
+al_ledger_pick(const AlLot *lots, int n_lots, TimestampTz now, AlDueAction **actions)
+{
+	Column		service = column_create(INT4OID, n_lots);
+	Column		free = column_create(INT4OID, n_lots);
+	Column		mark_at = column_create(TIMESTAMPTZOID, n_lots);
+	Column		mark_id = column_create(INT8OID, n_lots);
+	Datum		values[5];
+	int			n;
+
+	for (int i = 0; i < n_lots; i++)
+	{
+		column_set(&service, i, Int32GetDatum(lots[i].service_id));
+		column_set(&free, i, Int32GetDatum(lots[i].free));
+		column_set(&mark_at, i, TimestampTzGetDatum(lots[i].mark_at));
+		column_set(&mark_id, i, Int64GetDatum(lots[i].mark_id));
+	}
+	values[0] = column_array(&service);
+	values[1] = column_array(&free);
+	values[2] = column_array(&mark_at);
+	values[3] = column_array(&mark_id);
+	values[4] = TimestampTzGetDatum(now);
+	n = (int) al_statement_run(&pick_due, values, NULL);
+
+	*actions = palloc0(Max(n, 1) * sizeof(AlDueAction));
+	for (int i = 0; i < n; i++)
+	{
+		AlDueAction *action = &(*actions)[i];
+		bool		isnull;
+		Datum		body;
+
+		read_standing(i, &action->standing);
+		action->next_at = al_column_int8(i, N_STANDING_COLUMNS + 1);
+		action->requested_by = al_column_text(i, N_STANDING_COLUMNS + 2);
+		action->method = al_column_text(i, N_STANDING_COLUMNS + 3);
+		action->url = al_column_text(i, N_STANDING_COLUMNS + 4);
+		action->headers = al_column_text(i, N_STANDING_COLUMNS + 5);
+		body = al_column(i, N_STANDING_COLUMNS + 6, &isnull);
+		action->body = isnull ? NULL : DatumGetByteaPCopy(body);
+	}
+	return n;
+}
+
+/* Reads when the next action of each lot is due. */
+void
+al_ledger_next_due(const AlLot *lots, int n_lots, TimestampTz *out)
+{
+	Column		service = column_create(INT4OID, n_lots);
+	Column		mark_at = column_create(TIMESTAMPTZOID, n_lots);
+	Column		mark_id = column_create(INT8OID, n_lots);
+	Datum		values[3];
+	uint64		n;
+
+	for (int i = 0; i < n_lots; i++)
+	{
+		out[i] = DT_NOEND;
+		column_set(&service, i, Int32GetDatum(lots[i].service_id));
+		column_set(&mark_at, i, TimestampTzGetDatum(lots[i].mark_at));
+		column_set(&mark_id, i, Int64GetDatum(lots[i].mark_id));
+	}
+	values[0] = column_array(&service);
+	values[1] = column_array(&mark_at);
+	values[2] = column_array(&mark_id);
+	n = al_statement_run(&next_due, values, NULL);
+	for (uint64 row = 0; row < n; row++)
+		out[al_column_int4(row, 1) - 1] = al_column_int8(row, 2);
+}
+
+/* Writes the mark and opens the attempts. */
+void
+al_ledger_mark(const AlMark *marks, int n, int64 incarnation, TimestampTz now)
+{
+	Column		action = column_create(INT8OID, n);
+	Column		attempt = column_create(INT4OID, n);
+	Column		deadline = column_create(TIMESTAMPTZOID, n);
+	Column		window = column_create(TIMESTAMPTZOID, n);
+	Column		key = column_create(TIMESTAMPTZOID, n);
+	Datum		values[6];
+
+	if (n == 0)
+		return;
+	for (int i = 0; i < n; i++)
+	{
+		column_set(&action, i, Int64GetDatum(marks[i].action_id));
+		column_set(&attempt, i, Int32GetDatum(marks[i].attempt));
+		column_set_time(&deadline, i, marks[i].deadline);
+		column_set_time(&window, i, marks[i].window_ends_at);
+		column_set_time(&key, i, marks[i].key_ends_at);
+	}
+	values[0] = column_array(&action);
+	values[1] = column_array(&attempt);
+	values[2] = column_array(&window);
+	values[3] = column_array(&key);
+	values[4] = Int64GetDatum(incarnation);
+	values[5] = TimestampTzGetDatum(now);
+	if (al_statement_run(&mark_actions, values, NULL) != (uint64) n)
+		elog(ERROR, "marked " UINT64_FORMAT " of %d actions", SPI_processed, n);
+
+	values[2] = column_array(&deadline);
+	values[3] = Int64GetDatum(incarnation);
+	values[4] = TimestampTzGetDatum(now);
+	(void) al_statement_run(&open_attempts, values, NULL);
+}
+
+/* Locks and reads actions by number. */
+int
+al_ledger_lock(const int64 *action_ids, int n, AlStanding **standings)
+{
+	Column		action = column_create(INT8OID, n);
+	Datum		value;
+	int			found;
+
+	for (int i = 0; i < n; i++)
+		column_set(&action, i, Int64GetDatum(action_ids[i]));
+	value = column_array(&action);
+	found = (int) al_statement_run(&lock_actions, &value, NULL);
+	*standings = palloc(Max(found, 1) * sizeof(AlStanding));
+	for (int i = 0; i < found; i++)
+		read_standing(i, &(*standings)[i]);
+	return found;
+}
+
+/* Closes attempts that are open. */
+void
+al_ledger_close(const AlClosing *closings, int n)
+{
+	static const Oid types[15] = {INT8OID, INT4OID, TIMESTAMPTZOID, TEXTOID, TEXTOID, BOOLOID, BOOLOID, INT4OID,
+	INT4OID, INT4OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID};
+	Column		columns[15];
+	Datum		values[15];
+
+	if (n == 0)
+		return;
+	for (int c = 0; c < 15; c++)
+		columns[c] = column_create(types[c], n);
+	for (int i = 0; i < n; i++)
+	{
+		const AlClosing *closing = &closings[i];
+		const int32 *us = closing->timing_us;
+
+		column_set(&columns[0], i, Int64GetDatum(closing->action_id));
+		column_set(&columns[1], i, Int32GetDatum(closing->attempt));
+		column_set_time(&columns[2], i, closing->finished_at);
+		column_set_text(&columns[3], i, al_verdict_name(closing->verdict));
+		column_set_text(&columns[4], i, closing->category);
+		column_set(&columns[5], i, BoolGetDatum(closing->sent));
+		column_set(&columns[6], i, BoolGetDatum(closing->truncated));
+		if (closing->http_status > 0)
+			column_set(&columns[7], i, Int32GetDatum(closing->http_status));
+		column_set(&columns[8], i, Int32GetDatum(closing->curl_code));
+		if (closing->retry_after_s >= 0)
+			column_set(&columns[9], i, Int32GetDatum((int32) Min(closing->retry_after_s, PG_INT32_MAX)));
+		column_set_text(&columns[10], i, closing->detail);
+		column_set_text(&columns[11], i, closing->external_ref);
+		column_set_text(&columns[12], i, psprintf("{%d,%d,%d,%d,%d}", us[0], us[1], us[2], us[3], us[4]));
+		column_set_text(&columns[13], i, closing->headers);
+		if (closing->body != NULL)
+			column_set(&columns[14], i, PointerGetDatum(closing->body));
+	}
+	for (int c = 0; c < 15; c++)
+		values[c] = column_array(&columns[c]);
+	(void) al_statement_run(&close_attempts, values, NULL);
+}
+
+/* Moves actions on, and their due rows with them. */
+void
+al_ledger_move(const AlMove *moves, int n, TimestampTz now)
+{
+	static const Oid types[10] = {INT8OID, TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID};
+	Column		columns[10];
+	Column		rest = column_create(INT8OID, n);
+	Column		live = column_create(INT8OID, n);
+	Column		live_at = column_create(TIMESTAMPTZOID, n);
+	Datum		values[11];
+
+	if (n == 0)
+		return;
+	for (int c = 0; c < 10; c++)
+		columns[c] = column_create(types[c], n);
+	rest.n = live.n = live_at.n = 0;
+	for (int i = 0; i < n; i++)
+	{
+		const AlMove *move = &moves[i];
+
+		column_set(&columns[0], i, Int64GetDatum(move->action_id));
+		column_set_text(&columns[1], i, al_status_name(move->status));
+		column_set_text(&columns[2], i, al_step_name(move->step));
+		column_set_text(&columns[3], i, al_known_name(move->known));
+		column_set(&columns[4], i, BoolGetDatum(move->clear_key_window));
+		column_set_text(&columns[5], i, move->external_ref);
+		if (move->result != (Datum) 0)
+			column_set(&columns[6], i, move->result);
+		column_set_text(&columns[7], i, move->confirmed_by);
+		column_set_text(&columns[8], i, move->error_code);
+		column_set_text(&columns[9], i, move->error_message);
+		if (move->status == AL_STATUS_CONFIRMED || move->status == AL_STATUS_FAILED)
+			column_set(&rest, rest.n++, Int64GetDatum(move->action_id));
+		else
+		{
+			column_set(&live, live.n++, Int64GetDatum(move->action_id));
+			column_set(&live_at, live_at.n++, TimestampTzGetDatum(move->next_at));
+		}
+	}
+	for (int c = 0; c < 10; c++)
+		values[c] = column_array(&columns[c]);
+	values[10] = TimestampTzGetDatum(now);
+	(void) al_statement_run(&move_actions, values, NULL);
+	if (rest.n > 0)
+	{
+		values[0] = column_array(&rest);
+		(void) al_statement_run(&delete_due, values, NULL);
+	}
+	if (live.n > 0)
+	{
+		values[0] = column_array(&live);
+		values[1] = column_array(&live_at);
+		(void) al_statement_run(&update_due, values, NULL);
+	}
+}
+
+/* Appends events in the dispatcher's name. */
+void
+al_ledger_event(const AlEvent *events, int n, int64 incarnation)
+{
+	Column		action = column_create(INT8OID, n);
+	Column		what = column_create(TEXTOID, n);
+	Column		status = column_create(TEXTOID, n);
+	Column		note = column_create(TEXTOID, n);
+	Datum		values[5];
+
+	if (n == 0)
+		return;
+	for (int i = 0; i < n; i++)
+	{
+		column_set(&action, i, Int64GetDatum(events[i].action_id));
+		column_set_text(&what, i, events[i].what);
+		column_set_text(&status, i, al_status_name(events[i].status));
+		column_set_text(&note, i, events[i].note);
+	}
+	values[0] = column_array(&action);
+	values[1] = column_array(&what);
+	values[2] = column_array(&status);
+	values[3] = column_array(&note);
+	values[4] = Int64GetDatum(incarnation);
+	(void) al_statement_run(&insert_events, values, NULL);
+}
+
+/* Takes a number for a dispatcher that starts. */
+int64
+al_ledger_next_incarnation(void)
+{
+	(void) al_statement_run(&take_incarnation, NULL, NULL);
+	return al_column_int8(0, 1);
+}
+
+/* Records the start of a dispatcher. */
+void
+al_ledger_record_incarnation(int64 incarnation, const char *worker)
+{
+	Datum		values[3] = {Int64GetDatum(incarnation), CStringGetTextDatum(worker), Int32GetDatum(MyProcPid)};
+
+	(void) al_statement_run(&insert_incarnation, values, NULL);
+}
+
+/* Records the orderly end of a dispatcher. */
+void
+al_ledger_end_incarnation(int64 incarnation)
+{
+	Datum		value = Int64GetDatum(incarnation);
+
+	(void) al_statement_run(&end_incarnation, &value, NULL);
+}
+
+/* Lists live actions with an open attempt of another incarnation. */
+int
+al_ledger_claimed(int64 except, int index, int count, AlStanding **standings)
+{
+	Datum		values[3] = {Int64GetDatum(except), Int32GetDatum(index), Int32GetDatum(count)};
+	int			n = (int) al_statement_run(&claimed_by_others, values, NULL);
+
+	*standings = palloc(Max(n, 1) * sizeof(AlStanding));
+	for (int i = 0; i < n; i++)
+		read_standing(i, &(*standings)[i]);
+	return n;
+}
+
+/* Lists the services of one dispatcher. */
+int
+al_ledger_services(int index, int count, int32 **service_ids)
+{
+	Datum		values[2] = {Int32GetDatum(index), Int32GetDatum(count)};
+	int			n = (int) al_statement_run(&list_services, values, NULL);
+
+	*service_ids = palloc(Max(n, 1) * sizeof(int32));
+	for (int i = 0; i < n; i++)
+		(*service_ids)[i] = al_column_int4(i, 1);
+	return n;
+}
+
+/* Makes a column of nulls. */
+static Column
+column_create(Oid type, int n)
+{
+	Column		column = {
+		.type = type,
+		.n = n,
+		.values = palloc0(Max(n, 1) * sizeof(Datum)),
+		.nulls = palloc(Max(n, 1) * sizeof(bool))
+	};
+
+	memset(column.nulls, true, Max(n, 1) * sizeof(bool));
+	return column;
+}
+
+/* Makes an array of a column. */
+static Datum
+column_array(const Column *column)
+{
+	int			dims[1] = {column->n};
+	int			bounds[1] = {1};
+	int16		length = -1;
+	bool		by_value = false;
+	char		align = TYPALIGN_INT;
+
+	switch (column->type)
+	{
+		case BOOLOID:
+			length = 1;
+			by_value = true;
+			align = TYPALIGN_CHAR;
+			break;
+		case INT4OID:
+			length = 4;
+			by_value = true;
+			break;
+		case INT8OID:
+		case TIMESTAMPTZOID:
+			length = 8;
+			by_value = true;
+			align = TYPALIGN_DOUBLE;
+			break;
+		default:
+			break;
+	}
+	return PointerGetDatum(construct_md_array(column->values, column->nulls, 1, dims, bounds,
+											  column->type, length, by_value, align));
+}
+
+/* Sets a value. */
+static void
+column_set(Column *column, int i, Datum value)
+{
+	column->values[i] = value;
+	column->nulls[i] = false;
+}
+
+/* Sets a text value; NULL stays null. */
+static void
+column_set_text(Column *column, int i, const char *value)
+{
+	if (value != NULL)
+		column_set(column, i, CStringGetTextDatum(value));
+}
+
+/* Sets a time; 0 stays null. */
+static void
+column_set_time(Column *column, int i, TimestampTz value)
+{
+	if (value != 0)
+		column_set(column, i, TimestampTzGetDatum(value));
+}
+
+/* Reads the STANDING_COLUMNS of a result row. */
+static void
+read_standing(uint64 row, AlStanding *standing)
+{
+	standing->action_id = al_column_int8(row, 1);
+	standing->tool_id = al_column_int4(row, 2);
+	standing->service_id = al_column_int4(row, 3);
+	if (!al_status_parse(al_column_text(row, 4), &standing->status) ||
+		!al_known_parse(al_column_text(row, 5), &standing->known))
+		elog(ERROR, "action " INT64_FORMAT " has a state that this version does not know", standing->action_id);
+	standing->attempts = al_column_int4(row, 6);
+	standing->sends = al_column_int4(row, 7);
+	standing->claimed_by = al_column_int8(row, 8);
+	standing->last_sent_at = al_column_int8(row, 9);
+	standing->window_ends_at = al_column_int8(row, 10);
+	standing->key_ends_at = al_column_int8(row, 11);
+	standing->expires_at = al_column_int8(row, 12);
+	standing->cancelled_at = al_column_int8(row, 13);
+}

@@ -1,0 +1,146 @@
+/*
+ * ledger.h
+ *		The one place where dispatch meets the tables.
+ *
+ * Every function runs set-based statements inside the dispatcher's
+ * transaction.  Locks are taken on action rows first, always with SKIP LOCKED:
+ * nobody's open transaction can hold up a dispatcher.
+ */
+#ifndef AL_LEDGER_H
+#define AL_LEDGER_H
+
+#include "postgres.h"
+#include "datatype/timestamp.h"
+
+#include "rules/policy.h"
+
+/* What may be claimed from one service in a turn. */
+typedef struct AlLot
+{
+	int32		service_id;
+	int32		free;			/* at most so many */
+	TimestampTz mark_at;		/* look only after (mark_at, mark_id) */
+	int64		mark_id;
+} AlLot;
+
+/* The state of an action, locked in this transaction. */
+typedef struct AlStanding
+{
+	int64		action_id;
+	int32		tool_id;
+	int32		service_id;
+	AlStatus	status;
+	AlKnown		known;
+	int			attempts;
+	int			sends;
+	int64		claimed_by;		/* 0: nobody */
+	TimestampTz last_sent_at;	/* these five: 0 for null */
+	TimestampTz window_ends_at;
+	TimestampTz key_ends_at;
+	TimestampTz expires_at;
+	TimestampTz cancelled_at;
+} AlStanding;
+
+/* An action that is due, with its frozen request. */
+typedef struct AlDueAction
+{
+	AlStanding	standing;
+	TimestampTz next_at;
+	char	   *requested_by;
+	char	   *method;
+	char	   *url;
+	char	   *headers;
+	bytea	   *body;			/* NULL: none */
+} AlDueAction;
+
+/* The mark: an attempt is about to be made. */
+typedef struct AlMark
+{
+	int64		action_id;
+	int			attempt;
+	TimestampTz deadline;
+	TimestampTz window_ends_at;
+	TimestampTz key_ends_at;	/* 0: null */
+} AlMark;
+
+/* What closes an attempt. */
+typedef struct AlClosing
+{
+	int64		action_id;
+	int			attempt;
+	TimestampTz finished_at;
+	AlVerdict	verdict;
+	const char *category;
+	bool		sent;
+	bool		truncated;
+	int			http_status;	/* 0: null */
+	int			curl_code;
+	int64		retry_after_s;	/* < 0: null */
+	char	   *detail;
+	char	   *external_ref;	/* NULL: none */
+	int32		timing_us[5];
+	char	   *headers;		/* NULL: none */
+	bytea	   *body;			/* NULL: none */
+} AlClosing;
+
+/* Where an action goes. */
+typedef struct AlMove
+{
+	int64		action_id;
+	AlStatus	status;
+	AlStep		step;
+	AlKnown		known;
+	TimestampTz next_at;		/* DT_NOEND: waits for a person; ignored when terminal */
+	bool		clear_key_window;	/* nothing was delivered: the key's window has not begun */
+	char	   *external_ref;	/* NULL: leave as it is */
+	Datum		result;			/* jsonb, 0: leave as it is */
+	const char *confirmed_by;	/* NULL: leave as it is */
+	const char *error_code;		/* NULL: none */
+	char	   *error_message;	/* NULL: none */
+} AlMove;
+
+/* A finding or a decision, to be appended. */
+typedef struct AlEvent
+{
+	int64		action_id;
+	const char *what;
+	AlStatus	status;
+	char	   *note;
+} AlEvent;
+
+/*
+ * Lock what is due in each lot, in the order of due times, and read it.
+ * Fills *actions (palloc'ed) and returns how many.
+ */
+extern int	al_ledger_pick(const AlLot *lots, int n_lots, TimestampTz now, AlDueAction **actions);
+
+/* When the next action of each lot is due, DT_NOEND for none; out has n_lots entries. */
+extern void al_ledger_next_due(const AlLot *lots, int n_lots, TimestampTz *out);
+
+/* Write the mark and open the attempts. */
+extern void al_ledger_mark(const AlMark *marks, int n, int64 incarnation, TimestampTz now);
+
+/* Lock and read actions by number; those locked by others are left out. */
+extern int	al_ledger_lock(const int64 *action_ids, int n, AlStanding **standings);
+
+/* Close attempts that are open. */
+extern void al_ledger_close(const AlClosing *closings, int n);
+
+/* Move actions on, and their due rows with them. */
+extern void al_ledger_move(const AlMove *moves, int n, TimestampTz now);
+
+/* Append events in the dispatcher's name. */
+extern void al_ledger_event(const AlEvent *events, int n, int64 incarnation);
+
+/* Take a number for a dispatcher that starts, and record it. */
+extern int64 al_ledger_next_incarnation(void);
+extern void al_ledger_record_incarnation(int64 incarnation, const char *worker);
+extern void al_ledger_end_incarnation(int64 incarnation);
+
+/* Live actions claimed by other incarnations than this one, for services number % count = index. */
+extern int	al_ledger_claimed(int64 except, int index, int count, AlStanding **standings);
+
+/* The numbers of the services that belong to dispatcher index of count. */
+extern int	al_ledger_services(int index, int count, int32 **service_ids);
+
+#endif							/* AL_LEDGER_H */

@@ -1,0 +1,126 @@
+/*
+ * roster.c
+ *		The roster in shared memory.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+
+#include "roster.h"
+#include "settings.h"
+
+AlRoster   *al_roster = NULL;
+
+static shmem_request_hook_type previous_request = NULL;
+static shmem_startup_hook_type previous_startup = NULL;
+
+static void roster_request(void);
+static void roster_startup(void);
+static Size roster_size(void);
+
+/* Hooks into shared memory set-up. */
+void
+al_roster_request(void)
+{
+	previous_request = shmem_request_hook;
+	shmem_request_hook = roster_request;
+	previous_startup = shmem_startup_hook;
+	shmem_startup_hook = roster_startup;
+}
+
+/* Wakes the dispatchers of a database, or has the launcher start one. */
+bool
+al_roster_wake(Oid database, TimestampTz due_at)
+{
+	bool		running = false;
+
+	if (al_roster == NULL)
+		return false;
+	LWLockAcquire(al_roster->lock, LW_SHARED);
+	for (int i = 0; i < al_roster->n_workers; i++)
+	{
+		AlWorkerSlot *worker = &al_roster->workers[i];
+		uint64		seen;
+
+		if (worker->database != database || worker->latch == NULL)
+			continue;
+		running = true;
+		seen = pg_atomic_read_u64(&worker->wake_at);
+		while ((int64) seen > due_at &&
+			   !pg_atomic_compare_exchange_u64(&worker->wake_at, &seen, (uint64) due_at))
+			;
+		SetLatch(worker->latch);
+	}
+	LWLockRelease(al_roster->lock);
+	if (running)
+		return true;
+
+	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < AL_ROSTER_POKES; i++)
+	{
+		if (al_roster->pokes[i] == database)
+			break;
+		if (!OidIsValid(al_roster->pokes[i]))
+		{
+			al_roster->pokes[i] = database;
+			break;
+		}
+	}
+	LWLockRelease(al_roster->lock);
+	al_roster_poke_launcher();
+	return false;
+}
+
+/* Sets the launcher's latch. */
+void
+al_roster_poke_launcher(void)
+{
+	if (al_roster == NULL)
+		return;
+	LWLockAcquire(al_roster->lock, LW_SHARED);
+	if (al_roster->launcher_latch != NULL)
+		SetLatch(al_roster->launcher_latch);
+	LWLockRelease(al_roster->lock);
+}
+
+/* Computes how much shared memory the roster takes. */
+static Size
+roster_size(void)
+{
+	return add_size(offsetof(AlRoster, workers),
+					mul_size(al_max_workers, sizeof(AlWorkerSlot)));
+}
+
+/* Reserves the memory and the lock. */
+static void
+roster_request(void)
+{
+	if (previous_request)
+		previous_request();
+	RequestAddinShmemSpace(roster_size());
+	RequestNamedLWLockTranche("actionledger", 1);
+}
+
+/* Creates the roster, or finds the one that is there. */
+static void
+roster_startup(void)
+{
+	bool		found;
+
+	if (previous_startup)
+		previous_startup();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	al_roster = ShmemInitStruct("actionledger roster", roster_size(), &found);
+	if (!found)
+	{
+		memset(al_roster, 0, roster_size());
+		al_roster->lock = &GetNamedLWLockTranche("actionledger")->lock;
+		al_roster->n_workers = al_max_workers;
+		ConditionVariableInit(&al_roster->outcome);
+		for (int i = 0; i < al_max_workers; i++)
+			pg_atomic_init_u64(&al_roster->workers[i].wake_at, AL_WAKE_NEVER);
+	}
+	LWLockRelease(AddinShmemInitLock);
+}

@@ -1,0 +1,76 @@
+/*
+ * roster.h
+ *		Shared memory: who works for which database, and how to wake them.
+ */
+#ifndef AL_ROSTER_H
+#define AL_ROSTER_H
+
+#include "postgres.h"
+#include "datatype/timestamp.h"
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+
+#define AL_ROSTER_DETAIL 160
+#define AL_ROSTER_POKES 32
+#define AL_WAKE_NEVER PG_INT64_MAX
+
+typedef enum AlWorkerState
+{
+	AL_WORKER_FREE,				/* the slot is nobody's */
+	AL_WORKER_STARTING,			/* registered with the postmaster */
+	AL_WORKER_RUNNING,
+	AL_WORKER_BACKOFF,			/* ended; to be started again at start_at */
+	AL_WORKER_MISSING,			/* no background worker slot could be had */
+	AL_WORKER_FENCED,			/* runs, and sends nothing: this is a copy */
+	AL_WORKER_REFUSING			/* runs, and sends nothing: unsafe settings */
+} AlWorkerState;
+
+typedef struct AlWorkerSlot
+{
+	AlWorkerState state;
+	Oid			database;
+	int			index;			/* which of the database's dispatchers */
+	pid_t		pid;
+	Latch	   *latch;			/* of the running worker */
+	TimestampTz since;
+	TimestampTz start_at;		/* BACKOFF, MISSING */
+	TimestampTz last_turn;
+	int			failures;		/* in a row, for the backoff */
+	int			restarts;
+	int			in_flight;
+	bool		no_extension;	/* it found none in its database */
+	char		detail[AL_ROSTER_DETAIL];
+	pg_atomic_uint64 wake_at;	/* earliest due time announced since the worker last looked */
+} AlWorkerSlot;
+
+typedef struct AlRoster
+{
+	LWLock	   *lock;			/* over everything but the atomics */
+	pid_t		launcher_pid;
+	Latch	   *launcher_latch;
+	TimestampTz launcher_since;
+	Oid			pokes[AL_ROSTER_POKES]; /* databases that have work and nobody to do it */
+	ConditionVariable outcome;	/* broadcast when actions have come to rest */
+	int			n_workers;
+	AlWorkerSlot workers[FLEXIBLE_ARRAY_MEMBER];
+} AlRoster;
+
+/* NULL where the library is not in shared_preload_libraries. */
+extern AlRoster *al_roster;
+
+/* Ask for shared memory; only while shared_preload_libraries is processed. */
+extern void al_roster_request(void);
+
+/*
+ * Tell the dispatchers of a database that something is due at a time (or wake
+ * them to look at everything).  False when none is running there; the
+ * launcher has then been told to start one.
+ */
+extern bool al_roster_wake(Oid database, TimestampTz due_at);
+
+/* Tell the launcher to look at the list of databases again. */
+extern void al_roster_poke_launcher(void);
+
+#endif							/* AL_ROSTER_H */

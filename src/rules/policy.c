@@ -1,0 +1,410 @@
+/*
+ * policy.c
+ *		The state machine, as a table.
+ *
+ * Attempts are folded into what is known; what is known, the pressure to end
+ * and the kind of action choose a cell; the cell and the tool's lookup give the
+ * decision.  The table follows the one in the design line by line: a rule is
+ * changed there first, and here in one cell.
+ */
+#include <stddef.h>
+#include <string.h>
+
+#include "policy.h"
+
+/* What makes an action end: nothing yet, its bounds, or somebody. */
+typedef enum Pressure
+{
+	NO_PRESSURE,
+	USED_UP,
+	STOPPED
+} Pressure;
+#define N_PRESSURES 3
+
+/* The columns: non_idempotent is two, by the state of its key. */
+typedef enum Column
+{
+	COLUMN_READ_ONLY,
+	COLUMN_IDEMPOTENT,
+	COLUMN_KEYED,				/* non_idempotent, key honoured and in its window */
+	COLUMN_UNKEYED,				/* non_idempotent otherwise */
+	COLUMN_IRREVERSIBLE
+} Column;
+#define N_COLUMNS 5
+
+/* The cells.  REVIEW is zero, so that a hole in the table sends nothing. */
+typedef enum Cell
+{
+	REVIEW = 0,					/* a person decides */
+	LOOKUP_ELSE_REVIEW,
+	LOOKUP_ELSE_RESEND,
+	LOOKUP_ELSE_WAIT,			/* for a callback */
+	RESEND,						/* the same request, while an earlier one is open */
+	SEND,						/* the first time */
+	RETRY,						/* nothing earlier is open */
+	CONFIRM,
+	FAIL_REJECTED,
+	FAIL_RETRIES,				/* nothing happened, and no try is left */
+	FAIL_NO_ANSWER,				/* no effect is possible, and no answer came */
+	FAIL_STOPPED				/* cancelled or expired */
+} Cell;
+
+#define ROW(read_only, idempotent, keyed, unkeyed, irreversible) \
+	{ \
+		[COLUMN_READ_ONLY] = read_only, \
+		[COLUMN_IDEMPOTENT] = idempotent, \
+		[COLUMN_KEYED] = keyed, \
+		[COLUMN_UNKEYED] = unkeyed, \
+		[COLUMN_IRREVERSIBLE] = irreversible \
+	}
+#define ROW_OF(cell) ROW(cell, cell, cell, cell, cell)
+
+/* *INDENT-OFF* */
+/* clang-format off */
+static const Cell table[AL_N_KNOWN][N_PRESSURES][N_COLUMNS] = {
+	/* nothing is open: an end is a plain failure */
+	[AL_KNOWN_NOTHING] = {
+		[NO_PRESSURE] = ROW_OF(SEND),
+		[USED_UP]     = ROW_OF(SEND),
+		[STOPPED]     = ROW_OF(FAIL_STOPPED),
+	},
+	[AL_KNOWN_NOT_SENT] = {
+		[NO_PRESSURE] = ROW_OF(RETRY),
+		[USED_UP]     = ROW_OF(FAIL_RETRIES),
+		[STOPPED]     = ROW_OF(FAIL_STOPPED),
+	},
+	[AL_KNOWN_REJECTED_TRANSIENT] = {
+		[NO_PRESSURE] = ROW_OF(RETRY),
+		[USED_UP]     = ROW_OF(FAIL_RETRIES),
+		[STOPPED]     = ROW_OF(FAIL_STOPPED),
+	},
+
+	/* all is known: nothing changes it */
+	[AL_KNOWN_REJECTED] = {
+		[NO_PRESSURE] = ROW_OF(FAIL_REJECTED),
+		[USED_UP]     = ROW_OF(FAIL_REJECTED),
+		[STOPPED]     = ROW_OF(FAIL_REJECTED),
+	},
+	[AL_KNOWN_CONFIRMED] = {
+		[NO_PRESSURE] = ROW_OF(CONFIRM),
+		[USED_UP]     = ROW_OF(CONFIRM),
+		[STOPPED]     = ROW_OF(CONFIRM),
+	},
+
+	/* an outcome is open   read_only           idempotent          keyed               unkeyed             irreversible */
+	[AL_KNOWN_IN_PROGRESS] = {
+		[NO_PRESSURE] = ROW(LOOKUP_ELSE_RESEND, LOOKUP_ELSE_RESEND, LOOKUP_ELSE_RESEND, LOOKUP_ELSE_WAIT,   LOOKUP_ELSE_WAIT),
+		[USED_UP]     = ROW(FAIL_NO_ANSWER,     LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, REVIEW),
+		[STOPPED]     = ROW(FAIL_STOPPED,       LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW),
+	},
+	[AL_KNOWN_UNKNOWN] = {
+		[NO_PRESSURE] = ROW(RESEND,             RESEND,             RESEND,             LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW),
+		[USED_UP]     = ROW(FAIL_NO_ANSWER,     LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, REVIEW),
+		[STOPPED]     = ROW(FAIL_STOPPED,       LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW),
+	},
+	[AL_KNOWN_UNKNOWN_ENDED] = {
+		[NO_PRESSURE] = ROW(FAIL_NO_ANSWER,     LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW),
+		[USED_UP]     = ROW(FAIL_NO_ANSWER,     LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, REVIEW),
+		[STOPPED]     = ROW(FAIL_STOPPED,       LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW),
+	},
+};
+
+/* From a row's status to a column's; terminal ones lead nowhere. */
+static const bool moves[AL_N_STATUSES][AL_N_STATUSES] = {
+	[AL_STATUS_PREPARED] = {
+		[AL_STATUS_PREPARED] = true,
+		[AL_STATUS_SUBMITTED] = true,
+		[AL_STATUS_CONFIRMED] = true,				/* evidence came from outside */
+		[AL_STATUS_FAILED] = true,
+		[AL_STATUS_NEEDS_RECONCILIATION] = true,	/* a restored copy cannot know */
+	},
+	[AL_STATUS_SUBMITTED] = {
+		[AL_STATUS_PREPARED] = true,				/* it was not sent, or refused for now */
+		[AL_STATUS_SUBMITTED] = true,
+		[AL_STATUS_CONFIRMED] = true,
+		[AL_STATUS_FAILED] = true,
+		[AL_STATUS_NEEDS_RECONCILIATION] = true,
+	},
+	[AL_STATUS_NEEDS_RECONCILIATION] = {
+		[AL_STATUS_PREPARED] = true,				/* a person's retry, nothing sent */
+		[AL_STATUS_SUBMITTED] = true,
+		[AL_STATUS_CONFIRMED] = true,
+		[AL_STATUS_FAILED] = true,
+		[AL_STATUS_NEEDS_RECONCILIATION] = true,
+	},
+};
+/* clang-format on */
+/* *INDENT-ON* */
+
+static const char *const known_names[AL_N_KNOWN] = {
+	[AL_KNOWN_NOTHING] = "nothing",
+	[AL_KNOWN_NOT_SENT] = "not_sent",
+	[AL_KNOWN_REJECTED_TRANSIENT] = "rejected_transient",
+	[AL_KNOWN_REJECTED] = "rejected",
+	[AL_KNOWN_CONFIRMED] = "confirmed",
+	[AL_KNOWN_IN_PROGRESS] = "in_progress",
+	[AL_KNOWN_UNKNOWN] = "unknown",
+	[AL_KNOWN_UNKNOWN_ENDED] = "unknown_ended",
+};
+
+static AlKnown fold_first(AlActionType type, const AlOutcome *outcome);
+static AlKnown fold_open(AlActionType type, AlKnown before, const AlOutcome *outcome);
+static AlKnown ended(AlActionType type);
+static Pressure pressure_of(const AlSituation *situation);
+static Column column_of(const AlSituation *situation);
+static AlDecision resolve(Cell cell, const AlSituation *situation);
+static AlDecision fail(const char *error_code);
+static AlDecision open_outcome(AlStatus status, AlStep step, AlWhen when);
+static const char *stop_code(AlStop stop);
+
+/* Folds one more attempt into what was known. */
+AlKnown
+al_policy_fold(AlActionType type, AlKnown before, const AlOutcome *outcome)
+{
+	bool		conclusive = outcome->conclusive && outcome->verdict != AL_VERDICT_UNKNOWN;
+
+	if (before == AL_KNOWN_CONFIRMED || outcome->verdict == AL_VERDICT_CONFIRMED)
+		return AL_KNOWN_CONFIRMED;
+	if (before == AL_KNOWN_REJECTED)
+		return AL_KNOWN_REJECTED;
+	if (conclusive)
+		return fold_first(type, outcome);
+	if (al_policy_is_open(before))
+		return fold_open(type, before, outcome);
+
+	/* A send that never left does not undo that an earlier one was refused. */
+	if (before == AL_KNOWN_REJECTED_TRANSIENT && outcome->verdict == AL_VERDICT_NOT_SENT)
+		return before;
+	return fold_first(type, outcome);
+}
+
+/* Says whether an effect may exist that nobody has confirmed. */
+bool
+al_policy_is_open(AlKnown known)
+{
+	switch (known)
+	{
+		case AL_KNOWN_NOTHING:
+		case AL_KNOWN_NOT_SENT:
+		case AL_KNOWN_REJECTED_TRANSIENT:
+		case AL_KNOWN_REJECTED:
+		case AL_KNOWN_CONFIRMED:
+			return false;
+		case AL_KNOWN_IN_PROGRESS:
+		case AL_KNOWN_UNKNOWN:
+		case AL_KNOWN_UNKNOWN_ENDED:
+			break;
+	}
+	return true;
+}
+
+/* Decides what happens next. */
+AlDecision
+al_policy_decide(const AlSituation *situation)
+{
+	Pressure	pressure = pressure_of(situation);
+	Column		column = column_of(situation);
+
+	return resolve(table[situation->known][pressure][column], situation);
+}
+
+/* Says whether an action may ever go from one status to another. */
+bool
+al_policy_may_move(AlStatus from, AlStatus to)
+{
+	return moves[from][to];
+}
+
+/* Spells what is known, as it is stored. */
+const char *
+al_known_name(AlKnown known)
+{
+	if ((int) known < 0 || (int) known >= AL_N_KNOWN)
+		return "invalid";
+	return known_names[known];
+}
+
+/* Reads what is known, as it is stored. */
+bool
+al_known_parse(const char *name, AlKnown *out)
+{
+	if (name == NULL)
+		return false;
+	for (int i = 0; i < AL_N_KNOWN; i++)
+	{
+		if (strcmp(known_names[i], name) == 0)
+		{
+			*out = (AlKnown) i;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Gives what one outcome proves by itself. */
+static AlKnown
+fold_first(AlActionType type, const AlOutcome *outcome)
+{
+	switch (outcome->verdict)
+	{
+		case AL_VERDICT_NOT_SENT:
+			return AL_KNOWN_NOT_SENT;
+		case AL_VERDICT_REJECTED:
+			return outcome->transient ? AL_KNOWN_REJECTED_TRANSIENT : AL_KNOWN_REJECTED;
+		case AL_VERDICT_CONFIRMED:
+			return AL_KNOWN_CONFIRMED;
+		case AL_VERDICT_IN_PROGRESS:
+			return outcome->ends_resending ? ended(type) : AL_KNOWN_IN_PROGRESS;
+		case AL_VERDICT_UNKNOWN:
+			break;
+	}
+	return outcome->ends_resending ? ended(type) : AL_KNOWN_UNKNOWN;
+}
+
+/* Folds an outcome that speaks for its own attempt only into an open one. */
+static AlKnown
+fold_open(AlActionType type, AlKnown before, const AlOutcome *outcome)
+{
+	if (outcome->ends_resending)
+		return ended(type);
+
+	switch (outcome->verdict)
+	{
+		case AL_VERDICT_NOT_SENT:
+			return before;
+		case AL_VERDICT_REJECTED:
+			return outcome->transient ? before : ended(type);
+		case AL_VERDICT_CONFIRMED:
+			return AL_KNOWN_CONFIRMED;
+		case AL_VERDICT_IN_PROGRESS:
+			return before == AL_KNOWN_UNKNOWN_ENDED ? before : AL_KNOWN_IN_PROGRESS;
+		case AL_VERDICT_UNKNOWN:
+			break;
+	}
+	return before == AL_KNOWN_UNKNOWN_ENDED ? before : AL_KNOWN_UNKNOWN;
+}
+
+/* Gives what the end of re-sending leaves known: a read has no effect to be unsure of. */
+static AlKnown
+ended(AlActionType type)
+{
+	return type == AL_TYPE_READ_ONLY ? AL_KNOWN_REJECTED : AL_KNOWN_UNKNOWN_ENDED;
+}
+
+/* Names the pressure; a stop comes before the bounds. */
+static Pressure
+pressure_of(const AlSituation *situation)
+{
+	switch (situation->stop)
+	{
+		case AL_STOP_NO:
+			break;
+		case AL_STOP_CANCELLED:
+		case AL_STOP_EXPIRED:
+			return STOPPED;
+	}
+	switch (situation->budget)
+	{
+		case AL_BUDGET_OPEN:
+			return NO_PRESSURE;
+		case AL_BUDGET_USED_UP:
+			break;
+	}
+	return USED_UP;
+}
+
+/* Names the column; only for non_idempotent does the key make a difference. */
+static Column
+column_of(const AlSituation *situation)
+{
+	switch (situation->type)
+	{
+		case AL_TYPE_READ_ONLY:
+			return COLUMN_READ_ONLY;
+		case AL_TYPE_IDEMPOTENT:
+			return COLUMN_IDEMPOTENT;
+		case AL_TYPE_NON_IDEMPOTENT:
+			switch (situation->key)
+			{
+				case AL_KEY_OPEN:
+					return COLUMN_KEYED;
+				case AL_KEY_PASSED:
+				case AL_KEY_NOT_HONOURED:
+					return COLUMN_UNKEYED;
+			}
+			return COLUMN_UNKEYED;
+		case AL_TYPE_IRREVERSIBLE:
+			break;
+	}
+	return COLUMN_IRREVERSIBLE;
+}
+
+/* Turns a cell into a decision, given the tool's lookup and the kind of stop. */
+static AlDecision
+resolve(Cell cell, const AlSituation *situation)
+{
+	bool		lookup = situation->lookup == AL_LOOKUP_OPEN;
+
+	switch (cell)
+	{
+		case SEND:
+			return (AlDecision) {AL_STATUS_PREPARED, AL_STEP_SEND, AL_WHEN_NOW, NULL};
+		case RETRY:
+			return (AlDecision) {AL_STATUS_PREPARED, AL_STEP_SEND, AL_WHEN_BACKOFF, NULL};
+		case RESEND:
+			return open_outcome(AL_STATUS_SUBMITTED, AL_STEP_RESEND, AL_WHEN_BACKOFF);
+		case LOOKUP_ELSE_RESEND:
+			return open_outcome(AL_STATUS_SUBMITTED,
+								lookup ? AL_STEP_LOOKUP : AL_STEP_RESEND, AL_WHEN_BACKOFF);
+		case LOOKUP_ELSE_WAIT:
+			if (lookup)
+				return open_outcome(AL_STATUS_SUBMITTED, AL_STEP_LOOKUP, AL_WHEN_BACKOFF);
+			return open_outcome(AL_STATUS_SUBMITTED, AL_STEP_WAIT, AL_WHEN_WINDOW_END);
+		case LOOKUP_ELSE_REVIEW:
+			if (lookup)
+				return open_outcome(AL_STATUS_NEEDS_RECONCILIATION, AL_STEP_LOOKUP, AL_WHEN_PROCESSED);
+			break;
+		case REVIEW:
+			break;
+		case CONFIRM:
+			return (AlDecision) {AL_STATUS_CONFIRMED, AL_STEP_NONE, AL_WHEN_NEVER, NULL};
+		case FAIL_REJECTED:
+			return fail("rejected");
+		case FAIL_RETRIES:
+			return fail("retries_exhausted");
+		case FAIL_NO_ANSWER:
+			return fail("no_answer");
+		case FAIL_STOPPED:
+			return fail(stop_code(situation->stop));
+	}
+	return open_outcome(AL_STATUS_NEEDS_RECONCILIATION, AL_STEP_REVIEW, AL_WHEN_NEVER);
+}
+
+/* Makes the decision that it did not happen and will not. */
+static AlDecision
+fail(const char *error_code)
+{
+	return (AlDecision) {AL_STATUS_FAILED, AL_STEP_NONE, AL_WHEN_NEVER, error_code};
+}
+
+/* Makes a decision for an action of which an effect may exist. */
+static AlDecision
+open_outcome(AlStatus status, AlStep step, AlWhen when)
+{
+	return (AlDecision) {status, step, when, "outcome_unknown"};
+}
+
+/* Names the stop as an error code. */
+static const char *
+stop_code(AlStop stop)
+{
+	switch (stop)
+	{
+		case AL_STOP_NO:
+		case AL_STOP_CANCELLED:
+			break;
+		case AL_STOP_EXPIRED:
+			return "expired";
+	}
+	return "cancelled";
+}

@@ -1,0 +1,107 @@
+/*
+ * session.c
+ *		Running the ledger's own statements as the extension's owner.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+
+#include "authority.h"
+#include "session.h"
+
+/* Connects to SPI and becomes the extension's owner. */
+void
+al_session_begin(AlSession *session, bool pin_path)
+{
+	GetUserIdAndSecContext(&session->user, &session->sec_context);
+	session->guc_nest_level = 0;
+	SetUserIdAndSecContext(al_owner_role(), session->sec_context | SECURITY_LOCAL_USERID_CHANGE);
+	if (pin_path)
+	{
+		session->guc_nest_level = NewGUCNestLevel();
+		(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+	}
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+}
+
+/* Becomes the caller again. */
+void
+al_session_end(AlSession *session)
+{
+	SPI_finish();
+	if (session->guc_nest_level > 0)
+		AtEOXact_GUC(false, session->guc_nest_level);
+	SetUserIdAndSecContext(session->user, session->sec_context);
+}
+
+/* Runs a statement, preparing it on first use. */
+uint64
+al_statement_run(AlStatement *statement, Datum *values, const char *nulls)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	int			rc;
+
+	if (statement->plan == NULL)
+	{
+		SPIPlanPtr	plan = SPI_prepare(statement->text, statement->nargs, statement->types);
+
+		if (plan == NULL)
+			elog(ERROR, "could not prepare \"%s\": %s", statement->text, SPI_result_code_string(SPI_result));
+		if (SPI_keepplan(plan) != 0)
+			elog(ERROR, "SPI_keepplan failed");
+		statement->plan = plan;
+	}
+	rc = SPI_execute_plan(statement->plan, values, nulls, false, 0);
+	if (rc < 0)
+		elog(ERROR, "could not execute \"%s\": %s", statement->text, SPI_result_code_string(rc));
+	MemoryContextSwitchTo(caller);
+	return SPI_processed;
+}
+
+/* Reads a column of a result row. */
+Datum
+al_column(uint64 row, int column, bool *isnull)
+{
+	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, isnull);
+}
+
+/* Reads a column as its text, NULL for null. */
+char *
+al_column_text(uint64 row, int column)
+{
+	return SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column);
+}
+
+/* Reads a bigint or timestamptz column, 0 for null. */
+int64
+al_column_int8(uint64 row, int column)
+{
+	bool		isnull;
+	Datum		value = al_column(row, column, &isnull);
+
+	return isnull ? 0 : DatumGetInt64(value);
+}
+
+/* Reads an int column, 0 for null. */
+int32
+al_column_int4(uint64 row, int column)
+{
+	bool		isnull;
+	Datum		value = al_column(row, column, &isnull);
+
+	return isnull ? 0 : DatumGetInt32(value);
+}
+
+/* Reads a bool column, false for null. */
+bool
+al_column_bool(uint64 row, int column)
+{
+	bool		isnull;
+	Datum		value = al_column(row, column, &isnull);
+
+	return isnull ? false : DatumGetBool(value);
+}

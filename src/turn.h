@@ -1,0 +1,65 @@
+/*
+ * turn.h
+ *		One turn of a dispatcher: a transaction that records what has ended and
+ *		claims what is due, then the gate, then the wire.
+ */
+#ifndef AL_TURN_H
+#define AL_TURN_H
+
+#include "postgres.h"
+#include "lib/ilist.h"
+#include "utils/uuid.h"
+
+#include "judge.h"
+#include "lanes.h"
+#include "wire/wire.h"
+
+/* A request under way; its address is the wire's tag. */
+typedef struct AlFlight
+{
+	int64		action_id;
+	int			attempt;
+	int32		tool_id;
+	AlLane	   *lane;
+	const char *keep[12];		/* names of the answer's headers that are kept */
+	char		marker[64];		/* one of them: the destination's replay marker */
+} AlFlight;
+
+/* An ended attempt in the queue to be recorded. */
+typedef struct AlEndedItem
+{
+	dlist_node	node;
+	AlEnded		ended;
+	int			tries;
+} AlEndedItem;
+
+typedef struct AlDispatcher
+{
+	int			slot;			/* in the roster */
+	int			index;			/* this dispatcher of count in the database */
+	int			count;
+	int64		incarnation;
+	pg_uuid_t	namespace_id;
+	AlWire	   *wire;
+	AlLanes		lanes;
+	int			room;			/* most requests under way at all services together */
+	dlist_head	ended;			/* AlEndedItem, oldest first */
+	int			n_ended;
+	TimestampTz ended_since;	/* when the queue became non-empty */
+	bool		may_send;		/* not fenced, not refusing, not stopping */
+	int			isolate;		/* record so many singly: a batch has failed */
+	TimestampTz retry_at;		/* after an error: no turn before */
+	bool		in_turn;		/* a transaction is open */
+	MemoryContext turn_context;
+} AlDispatcher;
+
+/* Run a turn; an error in it is reported, and what had ended stays in the queue. */
+extern void al_turn_run(AlDispatcher *dispatcher);
+
+/* Take what the wire has finished into the queue. */
+extern void al_turn_collect(AlDispatcher *dispatcher);
+
+/* Queue an attempt that ended without the wire. */
+extern void al_turn_queue(AlDispatcher *dispatcher, const AlStanding *standing, int attempt, AlEnding ending);
+
+#endif							/* AL_TURN_H */

@@ -1,0 +1,618 @@
+/*
+ * wire.c
+ *		The loop: requests in, socket events through libcurl, results out.
+ *
+ * Signals: libcurl starts resolver threads, and a thread inherits the mask of
+ * the call that starts it.  So all signals are blocked around every call, or a
+ * handler of the process would one day run in such a thread.  Signals that
+ * report a fault of the running code stay open.  SIGPIPE is ignored from
+ * al_wire_create() on, unless the process has a handler: OpenSSL writes to
+ * sockets without MSG_NOSIGNAL.
+ *
+ * Memory running out must not swallow a request either.  What cannot be given
+ * a record when it comes is kept as its bare tag, and its record is made when
+ * it is asked for; one record is set aside for that.
+ */
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "request.h"
+
+#define OLDEST_LIBCURL 0x075000 /* 7.80.0, CURLOPT_PREREQFUNCTION */
+#define FIRST_KEPT 512			/* connections; more when more are under way */
+#define POOL_MAX 256			/* idle libcurl handles kept */
+#define EVENTS_PER_RUN 256
+#define STARVED_MAX 4096		/* bare tags kept; more cannot be under way in practice */
+
+struct AlWire
+{
+	CURLM	   *multi;
+	AlRequestCommon common;
+	int64_t		deadline_us;	/* when libcurl wants to be called; -1: never */
+	AlRequest  *under_way;
+	int			n_under_way;
+	int			n_kept;			/* connections that libcurl may keep, busy ones included */
+	int			n_deaf;			/* of those, with a socket that epoll refused */
+	AlRequest  *pool;
+	int			n_pooled;
+	AlFinished *first_finished;
+	AlFinished *last_finished;
+	AlFinished *set_aside;
+	int			n_starved;
+	uint64_t	starved[STARVED_MAX];
+};
+
+static bool set_up(AlWire *wire, char *err, size_t err_len);
+static bool set_multi_options(AlWire *wire);
+static void clean_environment(void);
+static void ignore_sigpipe(void);
+static void start(AlWire *wire, const AlWireRequest *wanted, AlFinished *finished);
+static AlRequest *take_from_pool(AlWire *wire);
+static void give_to_pool(AlWire *wire, AlRequest *request);
+static void link_request(AlWire *wire, AlRequest *request);
+static void unlink_request(AlWire *wire, AlRequest *request);
+static void collect(AlWire *wire);
+static void end_deaf(AlWire *wire);
+static void end(AlWire *wire, AlRequest *request, CURLcode code);
+static void queue_refused(AlWire *wire, AlFinished *finished, AlEnding ending, const char *words);
+static void queue(AlWire *wire, AlFinished *finished);
+static AlFinished *feed_starved(AlWire *wire);
+static int	on_socket(CURL *easy, curl_socket_t fd, int what, void *clientp, void *socketp);
+static int	on_timer(CURLM *multi, long timeout_ms, void *clientp);
+static int64_t now_us(void);
+static void block_signals(sigset_t *before);
+static void restore_signals(const sigset_t *before);
+
+/* Sets up libcurl, epoll and the environment. */
+AlWire *
+al_wire_create(char *err, size_t err_len)
+{
+	AlWire	   *wire;
+	sigset_t	before;
+	bool		done;
+
+	clean_environment();
+	ignore_sigpipe();
+	wire = calloc(1, sizeof(AlWire));
+	if (wire == NULL)
+	{
+		(void) snprintf(err, err_len, "out of memory");
+		return NULL;
+	}
+	wire->common.sockets.epoll_fd = -1;
+	wire->deadline_us = -1;
+	wire->n_kept = FIRST_KEPT;
+
+	block_signals(&before);
+	done = set_up(wire, err, err_len);
+	restore_signals(&before);
+	if (!done)
+	{
+		free(wire);
+		return NULL;
+	}
+	return wire;
+}
+
+/* Takes everything down; what is under way is dropped. */
+void
+al_wire_destroy(AlWire *wire)
+{
+	sigset_t	before;
+	AlWireResult *result;
+
+	if (wire == NULL)
+		return;
+
+	block_signals(&before);
+	while (wire->under_way)
+	{
+		AlRequest  *request = wire->under_way;
+
+		(void) curl_multi_remove_handle(wire->multi, request->easy);
+		unlink_request(wire, request);
+		al_request_destroy(request);
+	}
+	while (wire->pool)
+	{
+		AlRequest  *request = wire->pool;
+
+		wire->pool = request->next;
+		al_request_destroy(request);
+	}
+	(void) curl_multi_cleanup(wire->multi);
+	(void) curl_share_cleanup(wire->common.share);
+	al_sockets_release(&wire->common.sockets);
+	curl_global_cleanup();
+	restore_signals(&before);
+
+	wire->n_starved = 0;
+	while ((result = al_wire_next(wire)) != NULL)
+		al_wire_result_free(result);
+	free(wire->set_aside);
+	free(wire);
+}
+
+int
+al_wire_fd(const AlWire *wire)
+{
+	return wire->common.sockets.epoll_fd;
+}
+
+/* Rounds up, so that libcurl's time has come when the owner wakes up. */
+long
+al_wire_timeout_ms(const AlWire *wire)
+{
+	int64_t		left;
+
+	if (wire->first_finished || wire->n_starved > 0)
+		return 0;
+	if (wire->deadline_us < 0)
+		return -1;
+	left = wire->deadline_us - now_us();
+	if (left <= 0)
+		return 0;
+	return left > (int64_t) INT_MAX * 1000 ? INT_MAX : (long) ((left + 999) / 1000);
+}
+
+int
+al_wire_in_flight(const AlWire *wire)
+{
+	return wire->n_under_way;
+}
+
+/* Checks a request and gives it to libcurl. */
+void
+al_wire_send(AlWire *wire, const AlWireRequest *request)
+{
+	AlFinished *finished = calloc(1, sizeof(AlFinished));
+	const char *reason;
+
+	if (finished == NULL)
+	{
+		if (wire->n_starved < STARVED_MAX)
+			wire->starved[wire->n_starved++] = request->tag;
+		return;
+	}
+	finished->result.tag = request->tag;
+
+	reason = al_check_request(request);
+	if (reason)
+		queue_refused(wire, finished, AL_END_BAD_REQUEST, reason);
+	else
+	{
+		sigset_t	before;
+
+		block_signals(&before);
+		start(wire, request, finished);
+		restore_signals(&before);
+	}
+}
+
+/* Passes on what is ready and gathers what is done. */
+void
+al_wire_run(AlWire *wire)
+{
+	struct epoll_event events[EVENTS_PER_RUN];
+	sigset_t	before;
+	int			running;
+	int			n;
+
+	block_signals(&before);
+
+	/* Sockets before time limits: an answer that is here is not late. */
+	n = epoll_wait(wire->common.sockets.epoll_fd, events, EVENTS_PER_RUN, 0);
+	for (int i = 0; i < n; i++)
+	{
+		int			bits = al_sockets_read_event(&wire->common.sockets, &events[i]);
+
+		if (bits != 0)
+			(void) curl_multi_socket_action(wire->multi, events[i].data.fd, bits, &running);
+	}
+	if (wire->deadline_us >= 0 && wire->deadline_us <= now_us())
+	{
+		wire->deadline_us = -1;
+		(void) curl_multi_socket_action(wire->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+	}
+	collect(wire);
+	if (wire->n_deaf > 0)
+		end_deaf(wire);
+
+	restore_signals(&before);
+}
+
+/* Takes the oldest result off the queue. */
+AlWireResult *
+al_wire_next(AlWire *wire)
+{
+	AlFinished *finished = wire->first_finished;
+
+	if (finished == NULL)
+		finished = feed_starved(wire);
+	else
+	{
+		wire->first_finished = finished->next;
+		if (wire->first_finished == NULL)
+			wire->last_finished = NULL;
+	}
+	return finished ? &finished->result : NULL;
+}
+
+void
+al_wire_result_free(AlWireResult *result)
+{
+	if (result == NULL)
+		return;
+	free(result->body);
+	free((AlFinished *) result);
+}
+
+/* Cancels everything under way; what libcurl has finished already keeps its own ending. */
+void
+al_wire_abort_all(AlWire *wire)
+{
+	sigset_t	before;
+
+	block_signals(&before);
+	collect(wire);
+	while (wire->under_way)
+	{
+		wire->under_way->aborted = true;
+		end(wire, wire->under_way, CURLE_ABORTED_BY_CALLBACK);
+	}
+	restore_signals(&before);
+}
+
+/* Sets up what a wire consists of; on failure nothing of it is left. */
+static bool
+set_up(AlWire *wire, char *err, size_t err_len)
+{
+	const char *failure = NULL;
+	curl_version_info_data *version;
+
+	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+	{
+		(void) snprintf(err, err_len, "could not initialize libcurl");
+		return false;
+	}
+
+	version = curl_version_info(CURLVERSION_NOW);
+	if (version->version_num < OLDEST_LIBCURL)
+		failure = "libcurl is older than 7.80";
+	else if (!al_sockets_init(&wire->common.sockets))
+		failure = "could not create an epoll descriptor";
+	else if ((wire->set_aside = calloc(1, sizeof(AlFinished))) == NULL ||
+			 (wire->multi = curl_multi_init()) == NULL ||
+			 (wire->common.share = curl_share_init()) == NULL)
+		failure = "out of memory";
+	else if (!set_multi_options(wire))
+		failure = "libcurl refused an option";
+	if (failure == NULL)
+	{
+		wire->common.ca_in_file = version->cainfo != NULL;
+		return true;
+	}
+
+	(void) snprintf(err, err_len, "%s", failure);
+	(void) curl_share_cleanup(wire->common.share);
+	(void) curl_multi_cleanup(wire->multi);
+	free(wire->set_aside);
+	al_sockets_release(&wire->common.sockets);
+	curl_global_cleanup();
+	return false;
+}
+
+/* Sets the options of the multi handle and of the share. */
+static bool
+set_multi_options(AlWire *wire)
+{
+	CURLM	   *multi = wire->multi;
+
+	return curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket) == CURLM_OK &&
+		curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, (void *) wire) == CURLM_OK &&
+		curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer) == CURLM_OK &&
+		curl_multi_setopt(multi, CURLMOPT_TIMERDATA, (void *) wire) == CURLM_OK &&
+		curl_multi_setopt(multi, CURLMOPT_PIPELINING, (long) CURLPIPE_NOTHING) == CURLM_OK &&
+		curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long) wire->n_kept) == CURLM_OK &&
+		curl_share_setopt(wire->common.share, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION) == CURLSHE_OK;
+}
+
+/* Removes what would send requests elsewhere or write down session keys. */
+static void
+clean_environment(void)
+{
+	char	  **entry = environ;
+
+	(void) unsetenv("SSLKEYLOGFILE");
+	while (entry && *entry)
+	{
+		size_t		len = strcspn(*entry, "=");
+		char		name[64];
+
+		if (len > 6 && len < sizeof(name) && strncasecmp(*entry + len - 6, "_proxy", 6) == 0)
+		{
+			memcpy(name, *entry, len);
+			name[len] = '\0';
+			if (unsetenv(name) == 0)
+			{
+				entry = environ;	/* it was rearranged */
+				continue;
+			}
+		}
+		entry++;
+	}
+}
+
+/* Ignores SIGPIPE where it would end the process. */
+static void
+ignore_sigpipe(void)
+{
+	struct sigaction action;
+
+	if (sigaction(SIGPIPE, NULL, &action) == 0 && !(action.sa_flags & SA_SIGINFO) &&
+		action.sa_handler == SIG_DFL)
+		(void) signal(SIGPIPE, SIG_IGN);
+}
+
+/* Puts a checked request under way, or queues why not. */
+static void
+start(AlWire *wire, const AlWireRequest *wanted, AlFinished *finished)
+{
+	AlRequest  *request = take_from_pool(wire);
+
+	if (request == NULL)
+	{
+		queue_refused(wire, finished, AL_END_LOCAL, "out of memory");
+		return;
+	}
+	if (!al_request_prepare(request, wanted, finished))
+	{
+		request->finished = NULL;
+		give_to_pool(wire, request);
+		queue_refused(wire, finished, AL_END_LOCAL, "out of memory, or libcurl refused an option");
+		return;
+	}
+	link_request(wire, request);
+	if (curl_multi_add_handle(wire->multi, request->easy) != CURLM_OK)
+	{
+		request->local_failure = true;
+		end(wire, request, CURLE_OUT_OF_MEMORY);
+	}
+}
+
+/* Finds or makes a request that is not in use. */
+static AlRequest *
+take_from_pool(AlWire *wire)
+{
+	AlRequest  *request = wire->pool;
+
+	if (request == NULL)
+		return al_request_create(&wire->common);
+	wire->pool = request->next;
+	wire->n_pooled--;
+	request->next = NULL;
+	return request;
+}
+
+/* Keeps a request for another use, unless there are enough. */
+static void
+give_to_pool(AlWire *wire, AlRequest *request)
+{
+	if (wire->n_pooled >= POOL_MAX)
+	{
+		al_request_destroy(request);
+		return;
+	}
+	al_request_reset(request);
+	request->next = wire->pool;
+	wire->pool = request;
+	wire->n_pooled++;
+}
+
+/* Enters a request among those under way. */
+static void
+link_request(AlWire *wire, AlRequest *request)
+{
+	request->previous = NULL;
+	request->next = wire->under_way;
+	if (request->next)
+		request->next->previous = request;
+	wire->under_way = request;
+	wire->n_under_way++;
+
+	/* With fewer than are busy, each would be closed when it becomes free. */
+	if (wire->n_under_way > wire->n_kept)
+	{
+		wire->n_kept = wire->n_under_way + wire->n_under_way / 2;
+		(void) curl_multi_setopt(wire->multi, CURLMOPT_MAXCONNECTS, (long) wire->n_kept);
+	}
+}
+
+static void
+unlink_request(AlWire *wire, AlRequest *request)
+{
+	if (request->previous)
+		request->previous->next = request->next;
+	else
+		wire->under_way = request->next;
+	if (request->next)
+		request->next->previous = request->previous;
+	request->next = request->previous = NULL;
+	wire->n_under_way--;
+}
+
+/*
+ * Ends every transfer that libcurl reports as done.  All messages are read
+ * first: removing a handle searches through those that are left.
+ */
+static void
+collect(AlWire *wire)
+{
+	CURLMsg    *message;
+	AlRequest  *done = NULL;
+	AlRequest **last = &done;
+	int			left;
+
+	while ((message = curl_multi_info_read(wire->multi, &left)) != NULL)
+	{
+		char	   *found = NULL;
+
+		if (message->msg != CURLMSG_DONE)
+			continue;
+		(void) curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &found);
+		if (found)
+		{
+			AlRequest  *request = (AlRequest *) found;
+
+			request->code = message->data.result;
+			request->next_done = NULL;
+			*last = request;
+			last = &request->next_done;
+		}
+	}
+	while (done)
+	{
+		AlRequest  *request = done;
+
+		done = request->next_done;
+		end(wire, request, request->code);
+	}
+}
+
+/* Ends the requests whose sockets would never be heard of again. */
+static void
+end_deaf(AlWire *wire)
+{
+	AlRequest  *request = wire->under_way;
+
+	wire->n_deaf = 0;
+	while (request)
+	{
+		AlRequest  *next = request->next;
+
+		if (request->local_failure)
+			end(wire, request, CURLE_OUT_OF_MEMORY);
+		request = next;
+	}
+}
+
+/* Takes a request from libcurl and queues its result. */
+static void
+end(AlWire *wire, AlRequest *request, CURLcode code)
+{
+	(void) curl_multi_remove_handle(wire->multi, request->easy);
+	queue(wire, al_request_conclude(request, code));
+	unlink_request(wire, request);
+	give_to_pool(wire, request);
+}
+
+/* Queues the result of a request that was never put under way. */
+static void
+queue_refused(AlWire *wire, AlFinished *finished, AlEnding ending, const char *words)
+{
+	finished->result.evidence = (AlEvidence) {.ending = ending};
+	al_request_describe(&finished->result, words);
+	queue(wire, finished);
+}
+
+static void
+queue(AlWire *wire, AlFinished *finished)
+{
+	finished->next = NULL;
+	if (wire->last_finished)
+		wire->last_finished->next = finished;
+	else
+		wire->first_finished = finished;
+	wire->last_finished = finished;
+}
+
+/* Makes the record of a request of which only the tag could be kept, or NULL. */
+static AlFinished *
+feed_starved(AlWire *wire)
+{
+	AlFinished *finished;
+
+	if (wire->set_aside == NULL)
+		wire->set_aside = calloc(1, sizeof(AlFinished));
+	if (wire->n_starved == 0 || wire->set_aside == NULL)
+		return NULL;
+
+	finished = wire->set_aside;
+	wire->set_aside = NULL;
+	finished->result.tag = wire->starved[--wire->n_starved];
+	finished->result.evidence = (AlEvidence) {.ending = AL_END_LOCAL};
+	al_request_describe(&finished->result, "out of memory");
+	return finished;
+}
+
+/* Hears from libcurl which events it wants of a socket. */
+static int
+on_socket(CURL *easy, curl_socket_t fd, int what, void *clientp, void *socketp)
+{
+	AlWire	   *wire = clientp;
+	char	   *request = NULL;
+
+	(void) socketp;
+	if (al_sockets_want(&wire->common.sockets, fd, what))
+		return 0;
+
+	/* An error return would stop every transfer, not only this one. */
+	(void) curl_easy_getinfo(easy, CURLINFO_PRIVATE, &request);
+	if (request)
+	{
+		((AlRequest *) request)->local_failure = true;
+		wire->n_deaf++;
+	}
+	return 0;
+}
+
+/* Hears from libcurl when it wants to be called. */
+static int
+on_timer(CURLM *multi, long timeout_ms, void *clientp)
+{
+	AlWire	   *wire = clientp;
+
+	(void) multi;
+	wire->deadline_us = timeout_ms < 0 ? -1 : now_us() + (int64_t) timeout_ms * 1000;
+	return 0;
+}
+
+/* The monotonic clock; a jump of the wall clock ends nothing early. */
+static int64_t
+now_us(void)
+{
+	struct timespec now;
+
+	(void) clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t) now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void
+block_signals(sigset_t *before)
+{
+	sigset_t	all;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGFPE);
+	sigdelset(&all, SIGILL);
+	sigdelset(&all, SIGABRT);
+	sigdelset(&all, SIGTRAP);
+	sigdelset(&all, SIGSYS);
+	(void) pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+static void
+restore_signals(const sigset_t *before)
+{
+	(void) pthread_sigmask(SIG_SETMASK, before, NULL);
+}

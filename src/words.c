@@ -1,0 +1,224 @@
+/*
+ * words.c
+ *		The texts, in one place, so that they can be read as a set.
+ */
+#include "postgres.h"
+
+#include "pgtime.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "words.h"
+
+static const char *category_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlTool *tool);
+static char *subject_of(const AlStory *story);
+static char *next_look(const AlStory *story);
+
+/* Says what kind of answer an action's state is. */
+AlAdvice
+al_words_advice(const AlStory *story)
+{
+	switch (story->status)
+	{
+		case AL_STATUS_CONFIRMED:
+			return (AlAdvice) {NULL, "done", NULL};
+		case AL_STATUS_SUBMITTED:
+			if (story->step == AL_STEP_BLOCKED)
+				return (AlAdvice) {"blocked", "escalate", "outcome unknown, and a person has to mend something"};
+			if (story->sends == 1 && story->error_code == NULL)
+				return (AlAdvice) {"pending", "wait", "sent, no answer yet"};
+			return (AlAdvice) {"outcome_unknown", "wait", "outcome unknown"};
+		case AL_STATUS_NEEDS_RECONCILIATION:
+			if (story->step == AL_STEP_REVIEW)
+				return (AlAdvice) {"needs_review", "escalate", "outcome unknown; a person decides"};
+			return (AlAdvice) {"outcome_unknown", "wait", "outcome unknown"};
+		case AL_STATUS_PREPARED:
+			if (story->step == AL_STEP_BLOCKED)
+				return (AlAdvice) {"blocked", "escalate", "not sent; a person has to mend something"};
+			if (story->step == AL_STEP_APPROVE)
+				return (AlAdvice) {"awaiting_approval", "approve", "waits for approval"};
+			return (AlAdvice) {"pending", "wait", "not sent yet"};
+		case AL_STATUS_FAILED:
+			if (story->error_code != NULL && strcmp(story->error_code, "cancelled") == 0)
+				return (AlAdvice) {"cancelled", "stop", "cancelled"};
+			if (story->error_code != NULL && strcmp(story->error_code, "expired") == 0)
+				return (AlAdvice) {"expired", "escalate", "expired before it was sent"};
+			if (story->error_code != NULL && strcmp(story->error_code, "rejected") == 0)
+				return (AlAdvice) {"rejected", "correct", "refused"};
+			return (AlAdvice) {story->error_code ? story->error_code : "failed", "escalate", "did not happen"};
+	}
+	return (AlAdvice) {"unknown_state", "escalate", "unknown state"};
+}
+
+/* Tells what happened and what to do next. */
+char *
+al_words_observation(const AlStory *story, bool created, bool asked_again)
+{
+	char	   *subject = subject_of(story);
+	char	   *again = asked_again
+		? psprintf("This was asked for before, at %s, and is the same action: nothing new was sent. ", al_words_time(story->created_at))
+		: "";
+
+	switch (story->status)
+	{
+		case AL_STATUS_CONFIRMED:
+			return psprintf("%s%s succeeded%s%s.%s Do not repeat it.%s", again, subject,
+							story->confirmed_by && strcmp(story->confirmed_by, "replay") == 0 ? " once" : "",
+							story->external_ref ? psprintf(", reference %s", story->external_ref) : "",
+							story->confirmed_by && strcmp(story->confirmed_by, "replay") == 0
+							? " The first answer was lost; the provider returned the original." : "",
+							asked_again ? " For a deliberate second one, give a different identity." : "");
+		case AL_STATUS_PREPARED:
+			if (story->step == AL_STEP_BLOCKED)
+				return psprintf("%s%s has not been sent: %s. It did not happen. Do not propose it again; a person has to mend this first.",
+								again, subject, story->error_message ? story->error_message : "it is blocked");
+			if (created)
+				return psprintf("%s is recorded; it is sent after your commit. Do not propose it again; call actionledger.wait(" INT64_FORMAT
+								") in a later transaction for the outcome.", subject, story->action_id);
+			return psprintf("%s%s is recorded and not sent yet%s%s. Do not propose it again; call actionledger.wait(" INT64_FORMAT ").",
+							again, subject, story->error_message ? ": " : "",
+							story->error_message ? story->error_message : "", story->action_id);
+		case AL_STATUS_SUBMITTED:
+			if (story->error_code == NULL)
+				return psprintf("%s%s has been sent and has not been answered yet. Do not repeat it; call actionledger.wait(" INT64_FORMAT ").",
+								again, subject, story->action_id);
+			return psprintf("%s%s was sent and may have happened: %s. Do not repeat it, and report neither success nor failure. %s",
+							again, subject, story->error_message ? story->error_message : "no answer", next_look(story));
+		case AL_STATUS_NEEDS_RECONCILIATION:
+			return psprintf("%s%s may have happened: %s. It is not sent again. Do not repeat it, and report neither success nor failure: say that it is being checked%s.",
+							again, subject, story->error_message ? story->error_message : "no answer",
+							story->owner ? psprintf(" by %s", story->owner) : "");
+		case AL_STATUS_FAILED:
+			if (story->error_code != NULL && strcmp(story->error_code, "cancelled") == 0)
+				return psprintf("%s%s was cancelled before anything was done. It did not happen.%s", again, subject,
+								asked_again ? " For a new one, give a different identity." : "");
+			return psprintf("%s%s did not happen: %s. Do not repeat it unchanged.%s", again, subject,
+							story->error_message ? story->error_message : "it failed",
+							asked_again ? " For a new one, give a different identity." : "");
+	}
+	return subject;
+}
+
+/* Puts an attempt's end into words. */
+char *
+al_words_outcome(const AlDecision *decision, const AlOutcome *outcome, const AlEvidence *evidence, const AlTool *tool, int sends)
+{
+	const char *words = category_words(outcome, evidence, tool);
+
+	if (decision->status == AL_STATUS_CONFIRMED)
+		return NULL;
+	if (decision->error_code != NULL && strcmp(decision->error_code, "retries_exhausted") == 0)
+		return psprintf("after %d %s, every one undelivered or refused; the last: %s", sends, sends == 1 ? "send" : "sends", words);
+	if (decision->error_code != NULL && strcmp(decision->error_code, "no_answer") == 0)
+		return psprintf("no answer obtained after %d %s; the last: %s", sends, sends == 1 ? "send" : "sends", words);
+	if (decision->step == AL_STEP_REVIEW)
+		return psprintf("%d %s, outcome unknown; the last: %s", sends, sends == 1 ? "send" : "sends", words);
+	if (decision->error_code != NULL && strcmp(decision->error_code, "cancelled") == 0)
+		return pstrdup("cancelled; nothing was done");
+	if (decision->error_code != NULL && strcmp(decision->error_code, "expired") == 0)
+		return pstrdup("expired; nothing was done");
+	return pstrdup(words);
+}
+
+/* Puts a move without an attempt into words. */
+char *
+al_words_decision(const AlDecision *decision, int sends)
+{
+	const char *code = decision->error_code ? decision->error_code : "";
+
+	if (strcmp(code, "cancelled") == 0)
+		return pstrdup("cancelled before anything was done");
+	if (strcmp(code, "expired") == 0)
+		return pstrdup("expired before anything was done");
+	if (strcmp(code, "retries_exhausted") == 0)
+		return psprintf("the retry window ended after %d %s, every one undelivered or refused", sends, sends == 1 ? "send" : "sends");
+	if (strcmp(code, "no_answer") == 0)
+		return psprintf("no answer obtained after %d %s", sends, sends == 1 ? "send" : "sends");
+	if (decision->status == AL_STATUS_NEEDS_RECONCILIATION)
+		return psprintf("%d %s, outcome unknown; sending again is no longer safe", sends, sends == 1 ? "send" : "sends");
+	return NULL;
+}
+
+/* Formats a time. */
+char *
+al_words_time(TimestampTz at)
+{
+	pg_time_t	seconds = timestamptz_to_time_t(at);
+	struct pg_tm *tm = pg_gmtime(&seconds);
+	char		text[64];
+
+	pg_strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", tm);
+	return pstrdup(text);
+}
+
+/* Puts a category into words. */
+static const char *
+category_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlTool *tool)
+{
+	static const char *const words[][2] = {
+		{"resolve", "the name did not resolve; nothing was sent"},
+		{"connect", "no connection; nothing was sent"},
+		{"tls", "the TLS handshake failed; nothing was sent"},
+		{"proxy", "the proxy refused; nothing was sent"},
+		{"timeout_before_send", "timed out before anything was sent"},
+		{"aborted_before_send", "stopped before anything was sent"},
+		{"local_resources", "out of descriptors or memory here; nothing was sent"},
+		{"gate_closed", "the mark was not replicated; nothing was sent"},
+		{"bad_request", "the request cannot be sent as it is; mend the definition"},
+		{"bad_trust", "CA file or client certificate is unusable; mend the service"},
+		{"address_refused", "the address is not allowed for this service; nothing was sent"},
+		{"connection_lost", "the connection was lost after the request was sent"},
+		{"response_cut", "the answer was cut off"},
+		{"response_garbled", "the answer was not HTTP"},
+		{"resend_blocked", "the connection died and a hidden re-send was stopped"},
+		{"aborted_after_send", "the server stopped while it waited for the answer"},
+		{"worker_lost", "the server or its worker died while the request may have been under way"},
+		{"accepted", "accepted (HTTP 202), not done yet"},
+		{"key_in_use", "the first request is still being processed (HTTP 409)"},
+		{"body_rule_not_met", "the answer does not say what it should"},
+		{"replayed_error", "the destination replays a stored error"}
+	};
+
+	if (strcmp(outcome->category, "timeout_after_send") == 0)
+		return psprintf("no answer in %g s", (double) tool->def->timeout_ms / 1000);
+	if (outcome->verdict == AL_VERDICT_REJECTED)
+		return psprintf("refused with HTTP %d", evidence->status);
+	for (int i = 0; i < lengthof(words); i++)
+	{
+		if (strcmp(outcome->category, words[i][0]) == 0)
+			return words[i][1];
+	}
+	if (evidence->head_complete)
+		return psprintf("HTTP %d, which proves nothing", evidence->status);
+	return outcome->category;
+}
+
+/* Names an action for a sentence. */
+static char *
+subject_of(const AlStory *story)
+{
+	if (story->summary != NULL && story->summary[0] != '\0')
+		return psprintf("Action " INT64_FORMAT " (%s)", story->action_id, story->summary);
+	return psprintf("Action " INT64_FORMAT " (%s, %s)", story->action_id, story->tool, story->identity);
+}
+
+/* Says what the ledger does about an unknown outcome. */
+static char *
+next_look(const AlStory *story)
+{
+	if (story->cancelled)
+		return pstrdup("A cancel was asked for: nothing is sent again, and evidence will decide.");
+	switch (story->step)
+	{
+		case AL_STEP_RESEND:
+			return psprintf("The ledger sends the same request with the same key again%s; call actionledger.wait(" INT64_FORMAT ").",
+							story->next_at > 0 && story->next_at != DT_NOEND ? psprintf(" at %s", al_words_time(story->next_at)) : "",
+							story->action_id);
+		case AL_STEP_LOOKUP:
+			return pstrdup("The ledger looks it up at the provider.");
+		case AL_STEP_BLOCKED:
+			return pstrdup("A person has to mend something first.");
+		default:
+			return psprintf("The ledger waits for evidence; call actionledger.wait(" INT64_FORMAT ").", story->action_id);
+	}
+}

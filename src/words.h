@@ -1,0 +1,61 @@
+/*
+ * words.h
+ *		Every sentence that tells a person or a model what happened and what to
+ *		do next.
+ */
+#ifndef AL_WORDS_H
+#define AL_WORDS_H
+
+#include "postgres.h"
+#include "datatype/timestamp.h"
+
+#include "registry.h"
+#include "rules/policy.h"
+
+/* An action as its words need it. */
+typedef struct AlStory
+{
+	int64		action_id;
+	const char *tool;
+	const char *summary;		/* NULL: none */
+	const char *identity;
+	AlStatus	status;
+	AlStep		step;
+	const char *external_ref;	/* NULL: none */
+	const char *confirmed_by;	/* NULL: none */
+	const char *error_code;		/* NULL: none */
+	const char *error_message;	/* NULL: none */
+	const char *owner;			/* NULL: none */
+	int			sends;
+	TimestampTz created_at;
+	TimestampTz next_at;		/* 0: not live */
+	bool		cancelled;		/* a cancel has been asked for */
+} AlStory;
+
+/* What kind of answer an action's state is, for a caller (interface: envelope). */
+typedef struct AlAdvice
+{
+	const char *code;			/* error code; NULL when ok */
+	const char *advice;			/* done, wait, correct, approve, verify, escalate, stop */
+	const char *message;		/* short error message; NULL when ok */
+} AlAdvice;
+
+extern AlAdvice al_words_advice(const AlStory *story);
+
+/* One or two sentences: what happened, and what to do next; palloc'ed. */
+extern char *al_words_observation(const AlStory *story, bool created, bool asked_again);
+
+/*
+ * The error_message of an action after an attempt; NULL when it is confirmed.
+ * sends counts the attempt.
+ */
+extern char *al_words_outcome(const AlDecision *decision, const AlOutcome *outcome,
+							  const AlEvidence *evidence, const AlTool *tool, int sends);
+
+/* The error_message of an action that was moved on without an attempt. */
+extern char *al_words_decision(const AlDecision *decision, int sends);
+
+/* A time for a reader, UTC to the second. */
+extern char *al_words_time(TimestampTz at);
+
+#endif							/* AL_WORDS_H */
