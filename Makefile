@@ -7,7 +7,7 @@
 #   make schema-suite SUITE=dir
 #                          the public JSON Schema suite in that folder
 #
-# These four goals need only make, bash and apt-get: they install what is
+# The last four need only make, bash and apt-get: they install what is
 # missing and hand over to scripts in test/ (see test/README.md).  WERROR=1
 # makes warnings errors.
 
@@ -107,7 +107,7 @@ $(INSTALL_SCRIPT_SQL): $(SQL_PIECES) $(EXTENSION).control Makefile
 
 # rules and wire are compiled without the server's include path: an include
 # that breaks the layering does not compile.
-PLAIN_CPPFLAGS = -Isrc -D_GNU_SOURCE
+PLAIN_CPPFLAGS = -Isrc -D_GNU_SOURCE=
 COMPILE = @mkdir -p $(@D) && echo '$(CC) $<' && $(CC) $(CFLAGS)
 DEPENDENCIES = -MMD -MP
 

@@ -33,7 +33,6 @@ typedef struct Draft
 	int			n_moves;
 	AlEvent    *events;
 	int			n_events;
-	int			unproven;		/* marked here, and not to be re-sent when unknown */
 	TimestampTz now;
 } Draft;
 
@@ -62,6 +61,8 @@ al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
 
 	if (n_lots == 0)
 		return;
+	for (int l = 0; l < n_lots; l++)
+		al_lanes_find(&dispatcher->lanes, lots[l].service_id)->drafted = 0;
 	n = al_ledger_pick(lots, n_lots, draft.now, &actions);
 	advance_lanes(dispatcher, lots, n_lots, actions, n, draft.now);
 	if (n == 0)
@@ -150,8 +151,7 @@ consider(Draft *draft, AlDueAction *action, AlLane *lane)
 	else if (!al_registry_may_perform(tool, get_role_oid(action->requested_by, true)))
 		block(draft, action, "permission_revoked",
 			  psprintf("role %s may no longer perform %s", action->requested_by, tool->name));
-	else if (!al_registry_resendable(tool) &&
-			 draft->unproven + al_wire_unsent(draft->dispatcher->wire) >= al_max_unproven)
+	else if (!al_registry_resendable(tool) && lane->unsent + lane->drafted >= al_max_unproven)
 		return false;
 	else if ((headers = request_headers(draft, action, &missing)) == NIL)
 		block(draft, action, "secret_missing", psprintf("secret \"%s\" is missing or unusable", missing));
@@ -240,7 +240,10 @@ add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List 
 	request->max_body = (size_t) al_max_response_size * 1024;
 	request->keep_headers = claimed->flight->keep;
 	if (request->fresh)
-		draft->unproven++;
+	{
+		request->unsent = &lane->unsent;
+		lane->drafted++;
+	}
 }
 
 /* Makes the memory of a request under way, which outlives the turn. */

@@ -17,6 +17,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
+#include "utils/timestamp.h"
 
 #include "authority.h"
 #include "definition.h"
@@ -50,6 +51,11 @@ static AlStatement update_service = {
 };
 static AlStatement select_service = {
 	"SELECT service_id, base_url, options FROM actionledger.service WHERE name = $1 FOR UPDATE", 1, {TEXTOID}
+};
+static AlStatement select_tools_of_service = {
+	"SELECT t.tool_id FROM actionledger.tool t JOIN actionledger.service s USING (service_id) "
+	"WHERE s.name = $1 AND t.dropped_at IS NULL",
+	1, {TEXTOID}
 };
 static AlStatement delete_service = {
 	"DELETE FROM actionledger.service s WHERE s.name = $1 "
@@ -109,11 +115,13 @@ static void check_name(const char *name, const char *what);
 static void write_service(const char *name, const char *base_url, Jsonb *options, bool replace);
 static char *write_tool(const char *name, const char *service, const char *request, const char *type,
 						const char *identity, Jsonb *input, Jsonb *options, bool replace);
+static void check_tool(AlTool *tool);
+static void check_tools_of_service(const char *service);
 static char *readiness(const char *name);
 static void enable_database(void);
 static Node *make_string_const(char *value);
 static int32 find_tool(const char *name);
-static void no_such_service(const char *name) pg_attribute_noreturn();
+static AL_NORETURN void no_such_service(const char *name);
 
 /* create_service(name, base_url, options, replace) */
 Datum
@@ -137,6 +145,9 @@ al_create_service(PG_FUNCTION_ARGS)
 	if (al_statement_run(&insert_service, values, NULL) == 0)
 		write_service(name, base_url, options, PG_GETARG_BOOL(3));
 	al_registry_changed();
+	CommandCounterIncrement();
+	al_registry_refresh();
+	check_tools_of_service(name);
 	enable_database();
 	al_session_end(&session);
 	al_wakeup_at_commit(GetCurrentTimestamp());
@@ -178,6 +189,9 @@ al_alter_service(PG_FUNCTION_ARGS)
 	(void) al_service_parse(name, base_url, options);
 	write_service(name, base_url, options, true);
 	al_registry_changed();
+	CommandCounterIncrement();
+	al_registry_refresh();
+	check_tools_of_service(name);
 	al_session_end(&session);
 	al_wakeup_at_commit(GetCurrentTimestamp());
 	PG_RETURN_TEXT_P(cstring_to_text("ready"));
@@ -407,10 +421,33 @@ write_tool(const char *name, const char *service, const char *request, const cha
 	al_registry_changed();
 	CommandCounterIncrement();
 	al_registry_refresh();
+	check_tool(al_registry_tool(name));
 	told = MemoryContextStrdup(caller, readiness(name));
 	al_session_end(&session);
 	al_wakeup_at_commit(GetCurrentTimestamp());
 	return told;
+}
+
+/* Checks what only a tool and its service together show. */
+static void
+check_tool(AlTool *tool)
+{
+	if (tool != NULL)
+		al_render_check_key(tool->def, tool->idempotency);
+}
+
+/* Checks the tools of a service that has changed. */
+static void
+check_tools_of_service(const char *service)
+{
+	Datum		value = CStringGetTextDatum(service);
+	uint64		n = al_statement_run(&select_tools_of_service, &value, NULL);
+	int32	   *numbers = palloc(Max(n, 1) * sizeof(int32));
+
+	for (uint64 i = 0; i < n; i++)
+		numbers[i] = al_column_int4(i, 1);
+	for (uint64 i = 0; i < n; i++)
+		check_tool(al_registry_tool_by_id(numbers[i]));
 }
 
 /* Says in a line what a new tool lacks. */

@@ -21,7 +21,8 @@ extern void al_definition_check_name(AlPlace place);
 extern void al_definition_headers(AlPlace place, const JsonbValue *object, bool placeholders, List **headers);
 
 /* Check one header and append its line. */
-extern void al_definition_header(AlPlace place, const char *name, const char *value, bool placeholders, List **headers);
+extern void al_definition_header(AlPlace place, const char *name, const char *value,
+								 bool placeholders, List **headers);
 
 /* Append the line of a header whose value is checked already; refuses a bad, reserved or repeated name. */
 extern void al_definition_add_header(AlPlace place, const char *name, const char *value, List **headers);

@@ -20,8 +20,7 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
-#include "replication/walsender.h"
-#include "replication/walsender_private.h"
+#include "replication/syncrep.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/pmsignal.h"
@@ -449,7 +448,7 @@ on_sigterm(SIGNAL_ARGS)
 	int			save_errno = errno;
 
 	ShutdownRequestPending = true;
-	if (dispatcher.in_turn && WalSndCtl != NULL && WalSndCtl->sync_standbys_defined)
+	if (dispatcher.in_turn && SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0')
 	{
 		InterruptPending = true;
 		ProcDiePending = true;

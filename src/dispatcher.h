@@ -7,7 +7,9 @@
 
 #include "postgres.h"
 
+#include "errors.h"
+
 /* Entry point; the argument is the worker's slot in the roster. */
-extern PGDLLEXPORT void al_dispatcher_main(Datum arg) pg_attribute_noreturn();
+extern AL_NORETURN PGDLLEXPORT void al_dispatcher_main(Datum arg);
 
 #endif							/* AL_DISPATCHER_H */

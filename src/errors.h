@@ -29,4 +29,10 @@
 #define AL_ERR_QUOTA_EXCEEDED			AL_SQLSTATE(18)
 #define AL_ERR_UNAVAILABLE				AL_SQLSTATE(19)
 
+#if PG_VERSION_NUM >= 180000
+#define AL_NORETURN pg_noreturn
+#else
+#define AL_NORETURN pg_attribute_noreturn()
+#endif
+
 #endif							/* AL_ERRORS_H */

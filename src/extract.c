@@ -12,6 +12,7 @@
 #include "utils/jsonpath.h"
 #include "utils/memutils.h"
 #include "utils/numeric.h"
+#include "utils/resowner.h"
 
 #include "extract.h"
 

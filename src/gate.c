@@ -4,7 +4,9 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "access/xlog.h"
+#include "miscadmin.h"
 #include "replication/syncrep.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
@@ -25,10 +27,7 @@ al_gate_is_open(XLogRecPtr commit_end)
 	if (SyncRepRequested() && SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0')
 	{
 		LWLockAcquire(SyncRepLock, LW_SHARED);
-		if (WalSndCtl->sync_standbys_defined)
-			released = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] >= commit_end;
-		else
-			released = false;
+		released = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] >= commit_end;
 		LWLockRelease(SyncRepLock);
 	}
 	return released &&

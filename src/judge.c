@@ -4,6 +4,8 @@
  */
 #include "postgres.h"
 
+#include <time.h>
+
 #include "common/pg_prng.h"
 #include "utils/timestamp.h"
 

@@ -20,6 +20,8 @@ typedef struct AlLane
 	int32		service_id;
 	int			limit;			/* most requests at once */
 	int			in_flight;
+	int			unsent;			/* of those, unproven ones whose transmission has not begun */
+	int			drafted;		/* unproven ones claimed in this turn */
 	bool		gone;			/* no longer ours, or its definition cannot be read */
 	bool		look;			/* there may be something due */
 	TimestampTz next_due;		/* when there will be, as far as known */

@@ -7,10 +7,12 @@
 
 #include "postgres.h"
 
+#include "errors.h"
+
 /* Register the launcher; only while shared_preload_libraries is processed. */
 extern void al_launcher_register(void);
 
 /* Entry point, called by the postmaster's child. */
-extern PGDLLEXPORT void al_launcher_main(Datum arg) pg_attribute_noreturn();
+extern AL_NORETURN PGDLLEXPORT void al_launcher_main(Datum arg);
 
 #endif							/* AL_LAUNCHER_H */

@@ -14,11 +14,7 @@
 #include "nodes/pg_list.h"
 #include "utils/jsonb.h"
 
-#if PG_VERSION_NUM >= 180000
-#define AL_NORETURN pg_noreturn
-#else
-#define AL_NORETURN pg_attribute_noreturn()
-#endif
+#include "errors.h"
 
 #define AL_SECOND_MS INT64CONST(1000)
 #define AL_MINUTE_MS (60 * AL_SECOND_MS)
@@ -100,7 +96,8 @@ extern AlPlace al_place_element(AlPlace place, int index);
  * Raise LG015.  what is a whole sentence about the place, without its period;
  * hint is a whole sentence or NULL.
  */
-AL_NORETURN extern void al_definition_error(AlPlace place, const char *hint, const char *what,...) pg_attribute_printf(3, 4);
+AL_NORETURN extern void al_definition_error(AlPlace place, const char *hint,
+											const char *what,...) pg_attribute_printf(3, 4);
 
 /* How a value is called in a message, without showing it: "a number", "an object". */
 extern const char *al_option_kind(const JsonbValue *value);

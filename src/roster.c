@@ -58,6 +58,17 @@ al_roster_wake(Oid database, TimestampTz due_at)
 		return true;
 
 	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < al_roster->n_workers; i++)
+	{
+		AlWorkerSlot *worker = &al_roster->workers[i];
+
+		/* The extension may be here now. */
+		if (worker->database == database && worker->no_extension && worker->state == AL_WORKER_BACKOFF)
+		{
+			worker->no_extension = false;
+			worker->start_at = 0;
+		}
+	}
 	for (int i = 0; i < AL_ROSTER_POKES; i++)
 	{
 		if (al_roster->pokes[i] == database)

@@ -18,6 +18,7 @@ static bool expand(StringInfo out, const char *text, size_t len, char **missing)
 static bool append_secret(StringInfo out, const char *name, size_t len, char **missing);
 static bool append_basic(StringInfo out, const char *text, size_t len, char **missing);
 static const char *basic_end(const char *text);
+static const char *user_end(const char *text, size_t len);
 
 /* Resolves the references of a header line. */
 char *
@@ -88,6 +89,24 @@ basic_end(const char *text)
 	return NULL;
 }
 
+/* Finds the colon outside of any reference that parts user and password. */
+static const char *
+user_end(const char *text, size_t len)
+{
+	int			depth = 0;
+
+	for (size_t i = 0; i < len; i++)
+	{
+		if (text[i] == '{')
+			depth++;
+		else if (text[i] == '}')
+			depth--;
+		else if (text[i] == ':' && depth == 0)
+			return text + i;
+	}
+	return NULL;
+}
+
 /* Appends the content of a secret's file. */
 static bool
 append_secret(StringInfo out, const char *name, size_t len, char **missing)
@@ -125,15 +144,19 @@ append_secret(StringInfo out, const char *name, size_t len, char **missing)
 	return n > 0;
 }
 
-/* Appends user:password in base64 (RFC 7617). */
+/* Appends user:password in base64 (RFC 7617); a user that holds a colon would mean another one. */
 static bool
 append_basic(StringInfo out, const char *text, size_t len, char **missing)
 {
 	StringInfoData plain;
+	const char *colon = user_end(text, len);
 	bool		resolved;
 
 	initStringInfo(&plain);
-	resolved = expand(&plain, text, len, missing);
+	resolved = colon != NULL && expand(&plain, text, colon - text, missing);
+	if (resolved && strchr(plain.data, ':') != NULL)
+		resolved = false;
+	resolved = resolved && expand(&plain, colon, len - (colon - text), missing);
 	if (resolved)
 	{
 		int			room = pg_b64_enc_len(plain.len) + 1;

@@ -42,6 +42,7 @@ al_request_conclude(AlRequest *request, CURLcode code)
 	describe(request, evidence->ending, code);
 	read_timing(request);
 
+	al_request_leave_unsent(request);
 	request->finished = NULL;
 	return finished;
 }

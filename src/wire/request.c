@@ -329,7 +329,17 @@ on_prereq(void *clientp, char *peer, char *local, int peer_port, int local_port)
 	}
 	result->reused = request->n_opened == 0;
 	result->evidence.prereqs++;
+	al_request_leave_unsent(request);
 	return CURL_PREREQFUNC_OK;
+}
+
+/* Takes a request out of its owner's count of those that have not begun. */
+void
+al_request_leave_unsent(AlRequest *request)
+{
+	if (request->unsent)
+		(*request->unsent)--;
+	request->unsent = NULL;
 }
 
 /* Opens a socket, if the guard permits the address. */

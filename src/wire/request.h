@@ -40,6 +40,7 @@ typedef struct AlRequest
 	AlFinished *finished;		/* what will be handed over; owned until then */
 	void	   *copy;			/* header list, body and names, in one piece */
 	size_t		request_body_len;
+	int		   *unsent;			/* the owner's count that this one is in, or NULL */
 	size_t		max_body;
 	size_t		body_capacity;	/* of finished->result.body */
 	const char *const *keep_headers;
@@ -72,6 +73,9 @@ extern bool al_request_prepare(AlRequest *request, const AlWireRequest *wanted,
 
 /* Fill the finished record from what was seen, and let go of it. */
 extern AlFinished *al_request_conclude(AlRequest *request, CURLcode code);
+
+/* Take it out of its owner's count of requests whose transmission has not begun. */
+extern void al_request_leave_unsent(AlRequest *request);
 
 /* Make ready for another use. */
 extern void al_request_reset(AlRequest *request);

@@ -381,6 +381,9 @@ start(AlWire *wire, const AlWireRequest *wanted, AlFinished *finished)
 		return;
 	}
 	link_request(wire, request);
+	request->unsent = wanted->unsent;
+	if (request->unsent)
+		(*request->unsent)++;
 	if (curl_multi_add_handle(wire->multi, request->easy) != CURLM_OK)
 	{
 		request->local_failure = true;

@@ -44,6 +44,8 @@ typedef struct AlWireRequest
 	size_t		max_body;		/* response bytes kept, > 0; the rest is not read */
 	const char *const *keep_headers;	/* lower-case names, NULL at the end; borrowed, must
 										 * outlive the request; NULL: none */
+	int		   *unsent;			/* a count of the owner's, borrowed likewise: up by one while the
+								 * request is under way and its transmission has not begun; NULL: none */
 } AlWireRequest;
 
 /* Where the time went, microseconds from the start of the transfer; 0 when not reached. */

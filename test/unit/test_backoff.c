@@ -328,6 +328,23 @@ check_calendar(void)
 	}
 	tap_group_end();
 
+	tap_group("dates before 1970, and a clock that is far off");
+	reads("Sun, 06 Nov 1904 08:49:37 GMT", 0, 0);
+	reads("Sun Nov  6 08:49:37 1904", -INT64_C(2056115423) - 10, 10);
+	reads("Sun, 06 Nov 1904 08:49:37 GMT", -INT64_C(2056115423) - 10, 10);
+	reads("Mon, 01 Jan 0001 00:00:00 GMT", 0, 0);
+	for (int form = 0; form < 3; form++)
+	{
+		int64_t		seconds;
+
+		write_date(text, sizeof(text), NOV_1994, form);
+		tap_cell(parse(text, strlen(text), INT64_MAX, &seconds) && seconds >= 0, "\"%s\" at the end of time: %lld", text, (long long) seconds);
+		tap_cell(parse(text, strlen(text), INT64_MIN, &seconds) && seconds >= 0, "\"%s\" at the beginning of time: %lld", text, (long long) seconds);
+		if (form != 1)
+			tap_cell(seconds >= AL_RETRY_AFTER_MAX_S, "\"%s\" at the beginning of time: %lld", text, (long long) seconds);
+	}
+	tap_group_end();
+
 	tap_group("leap years");
 	reads("Thu, 29 Feb 2024 00:00:00 GMT", INT64_C(1709164800) - 5, 5);
 	reads("Tue, 29 Feb 2000 00:00:00 GMT", INT64_C(951782400) - 5, 5);

@@ -1,0 +1,250 @@
+/*
+ * envelope.c
+ *		Reading an action and wording it as the envelope.
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/numeric.h"
+#include "utils/timestamp.h"
+
+#include "authority.h"
+#include "envelope.h"
+#include "session.h"
+#include "words.h"
+
+static AlStatement select_action = {
+	"SELECT a.action_id, t.name, a.identity, a.idempotency_key, a.status::text, a.next_step::text, a.summary, a.external_ref, "
+	"a.confirmed_by, a.error_code, a.error_message, a.owner, a.sends::int, a.attempts::int, a.created_at, d.next_at, "
+	"a.cancelled_at IS NOT NULL, a.result, a.requested_by, a.xmin::text::bigint, a.claimed_by IS NOT NULL "
+	"FROM actionledger.action a JOIN actionledger.tool t USING (tool_id) LEFT JOIN actionledger.due d USING (action_id) "
+	"WHERE a.action_id = $1",
+	1, {INT8OID}
+};
+
+static void read_story(AlStory *story);
+static bool nothing_moves(const AlStory *story, bool claimed);
+static void put_string(JsonbParseState **state, const char *key, const char *value);
+static void put_int(JsonbParseState **state, const char *key, int64 value);
+static void put_bool(JsonbParseState **state, const char *key, bool value);
+static void put_empty_array(JsonbParseState **state, const char *key);
+static void put_key(JsonbParseState **state, const char *key);
+static void put_data(JsonbParseState **state, const AlStory *story);
+static void put_meta(JsonbParseState **state, const AlStory *story, const AlAdvice *advice);
+
+/* Makes the envelope of an action. */
+Jsonb *
+al_envelope(int64 action_id, Oid role, AlSeen *seen)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	Datum		value = Int64GetDatum(action_id);
+	JsonbParseState *state = NULL;
+	AlSession	session;
+	AlStory		story = {0};
+	AlAdvice	advice;
+	Jsonb	   *envelope = NULL;
+
+	al_session_begin(&session, true);
+	if (al_statement_run(&select_action, &value, NULL) > 0 &&
+		al_may_see(role, al_column_text(0, 19), al_column_text(0, 12)))
+	{
+		read_story(&story);
+		seen->at_rest = nothing_moves(&story, al_column_bool(0, 21));
+		seen->own_transaction = TransactionIdIsCurrentTransactionId((TransactionId) al_column_int8(0, 20));
+		advice = al_words_advice(&story);
+		pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+		put_bool(&state, "ok", advice.code == NULL);
+		put_data(&state, &story);
+		put_key(&state, "error");
+		if (advice.code == NULL)
+		{
+			JsonbValue	null = {.type = jbvNull};
+
+			pushJsonbValue(&state, WJB_VALUE, &null);
+		}
+		else
+		{
+			pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+			put_string(&state, "code", advice.code);
+			put_string(&state, "message", advice.message);
+			pushJsonbValue(&state, WJB_END_OBJECT, NULL);
+		}
+		put_meta(&state, &story, &advice);
+		envelope = JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+		envelope = (Jsonb *) memcpy(MemoryContextAlloc(caller, VARSIZE(envelope)), envelope, VARSIZE(envelope));
+	}
+	al_session_end(&session);
+	MemoryContextSwitchTo(caller);
+	return envelope;
+}
+
+/* Reads the action of the current result row. */
+static void
+read_story(AlStory *story)
+{
+	story->action_id = al_column_int8(0, 1);
+	story->tool = al_column_text(0, 2);
+	story->identity = al_column_text(0, 3);
+	(void) al_status_parse(al_column_text(0, 5), &story->status);
+	(void) al_step_parse(al_column_text(0, 6), &story->step);
+	story->summary = al_column_text(0, 7);
+	story->external_ref = al_column_text(0, 8);
+	story->confirmed_by = al_column_text(0, 9);
+	story->error_code = al_column_text(0, 10);
+	story->error_message = al_column_text(0, 11);
+	story->owner = al_column_text(0, 12);
+	story->sends = al_column_int4(0, 13);
+	story->created_at = al_column_int8(0, 15);
+	story->next_at = al_column_int8(0, 16);
+	story->cancelled = al_column_bool(0, 17);
+}
+
+/* Tells whether an action will not change by itself. */
+static bool
+nothing_moves(const AlStory *story, bool claimed)
+{
+	switch (story->step)
+	{
+		case AL_STEP_NONE:
+			return true;
+		case AL_STEP_REVIEW:
+		case AL_STEP_BLOCKED:
+		case AL_STEP_APPROVE:
+			return !claimed;
+		case AL_STEP_SEND:
+		case AL_STEP_WAIT:
+		case AL_STEP_RESEND:
+		case AL_STEP_LOOKUP:
+		case AL_STEP_APPLY:
+			return false;
+	}
+	return false;
+}
+
+/* Puts what is known of the action. */
+static void
+put_data(JsonbParseState **state, const AlStory *story)
+{
+	bool		isnull;
+	Datum		result = al_column(0, 18, &isnull);
+
+	put_key(state, "data");
+	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
+	put_int(state, "action_id", story->action_id);
+	put_string(state, "tool", story->tool);
+	put_string(state, "identity", story->identity);
+	put_string(state, "idempotency_key", al_column_text(0, 4));
+	put_string(state, "status", al_status_name(story->status));
+	put_string(state, "next_step", al_step_name(story->step));
+	put_string(state, "external_ref", story->external_ref);
+	put_int(state, "attempts", al_column_int4(0, 14));
+	/* Whether this call created it is for perform to say; here it is a look. */
+	put_bool(state, "created", false);
+	put_key(state, "result");
+	if (isnull)
+	{
+		JsonbValue	null = {.type = jbvNull};
+
+		pushJsonbValue(state, WJB_VALUE, &null);
+	}
+	else
+	{
+		Jsonb	   *json = DatumGetJsonbP(result);
+		JsonbValue	value;
+
+		if (JB_ROOT_IS_SCALAR(json))
+			(void) JsonbExtractScalar(&json->root, &value);
+		else
+		{
+			value.type = jbvBinary;
+			value.val.binary.data = &json->root;
+			value.val.binary.len = VARSIZE(json) - VARHDRSZ;
+		}
+		pushJsonbValue(state, WJB_VALUE, &value);
+	}
+	pushJsonbValue(state, WJB_END_OBJECT, NULL);
+}
+
+/* Puts what to make of it. */
+static void
+put_meta(JsonbParseState **state, const AlStory *story, const AlAdvice *advice)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	bool		timed = strcmp(advice->advice, "wait") == 0 && story->next_at != 0 && story->next_at != DT_NOEND;
+
+	put_key(state, "meta");
+	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
+	put_string(state, "advice", advice->advice);
+	put_string(state, "observation", al_words_observation(story, false, false));
+	put_string(state, "confirmed_by", story->confirmed_by);
+	put_string(state, "as_of", al_words_time(now));
+	put_empty_array(state, "findings");
+	put_empty_array(state, "left_out");
+	if (timed)
+		put_int(state, "retry_after_s", Max(1, (TimestampDifferenceMilliseconds(now, story->next_at) + 999) / 1000));
+	else
+		put_string(state, "retry_after_s", NULL);
+	pushJsonbValue(state, WJB_END_OBJECT, NULL);
+}
+
+/* Puts a member's name. */
+static void
+put_key(JsonbParseState **state, const char *key)
+{
+	JsonbValue	value = {.type = jbvString};
+
+	value.val.string.val = unconstify(char *, key);
+	value.val.string.len = (int) strlen(key);
+	pushJsonbValue(state, WJB_KEY, &value);
+}
+
+/* Puts a string member, null for NULL. */
+static void
+put_string(JsonbParseState **state, const char *key, const char *text)
+{
+	JsonbValue	value = {.type = jbvNull};
+
+	put_key(state, key);
+	if (text != NULL)
+	{
+		value.type = jbvString;
+		value.val.string.val = unconstify(char *, text);
+		value.val.string.len = (int) strlen(text);
+	}
+	pushJsonbValue(state, WJB_VALUE, &value);
+}
+
+/* Puts a number member. */
+static void
+put_int(JsonbParseState **state, const char *key, int64 number)
+{
+	JsonbValue	value = {.type = jbvNumeric};
+
+	put_key(state, key);
+	value.val.numeric = int64_to_numeric(number);
+	pushJsonbValue(state, WJB_VALUE, &value);
+}
+
+/* Puts a boolean member. */
+static void
+put_bool(JsonbParseState **state, const char *key, bool truth)
+{
+	JsonbValue	value = {.type = jbvBool};
+
+	put_key(state, key);
+	value.val.boolean = truth;
+	pushJsonbValue(state, WJB_VALUE, &value);
+}
+
+/* Puts an empty array member. */
+static void
+put_empty_array(JsonbParseState **state, const char *key)
+{
+	put_key(state, key);
+	pushJsonbValue(state, WJB_BEGIN_ARRAY, NULL);
+	pushJsonbValue(state, WJB_END_ARRAY, NULL);
+}

@@ -1,0 +1,284 @@
+/*
+ * operate.c
+ *		SQL functions with which people decide.
+ *
+ * Each locks the action first, asks the state machine, and records who, when
+ * and why.  Nothing is changed silently, nothing at rest is changed at all.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/timestamp.h"
+
+#include "authority.h"
+#include "errors.h"
+#include "judge.h"
+#include "ledger.h"
+#include "roster.h"
+#include "session.h"
+#include "wakeup.h"
+#include "words.h"
+
+PG_FUNCTION_INFO_V1(al_resolve);
+PG_FUNCTION_INFO_V1(al_cancel);
+
+static AlStatement lock_action = {
+	"SELECT requested_by, owner FROM actionledger.action WHERE action_id = $1 FOR NO KEY UPDATE", 1, {INT8OID}
+};
+static AlStatement insert_event = {
+	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note, evidence) "
+	"VALUES ($1, $2, $3::actionledger.status, $4, $5, $6)",
+	6, {INT8OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID}
+};
+static AlStatement note_cancel = {
+	"UPDATE actionledger.action SET cancelled_at = coalesce(cancelled_at, clock_timestamp()) WHERE action_id = $1", 1, {INT8OID}
+};
+
+static AlStanding *lock_standing(int64 action_id, Oid caller, bool operator_only);
+static int64 needed_action(FunctionCallInfo fcinfo, const char *verb);
+static Datum decided_row(FunctionCallInfo fcinfo, int64 action_id, AlStatus status, AlStep step, const char *message);
+static void record_event(int64 action_id, const char *what, AlStatus status, const char *by_whom,
+						 FunctionCallInfo fcinfo, int note, int evidence);
+static void check_expected(const AlStanding *standing, const char *expected);
+static void check_not_early(const AlStanding *standing, bool force);
+static char *evidence_reference(Jsonb *evidence);
+
+/* resolve(action_id, outcome, evidence, note, expected_status, force) */
+Datum
+al_resolve(PG_FUNCTION_ARGS)
+{
+	int64		action_id = needed_action(fcinfo, "resolve");
+	char	   *outcome = PG_ARGISNULL(1) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(1));
+	char	   *expected = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
+	bool		force = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
+	bool		confirmed = strcmp(outcome, "confirmed") == 0;
+	char	   *who = al_role_name(GetUserId());
+	Oid			caller = GetUserId();
+	AlSession	session;
+	AlStanding *standing;
+	AlMove		move = {0};
+
+	if (!confirmed && strcmp(outcome, "failed") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown outcome \"%s\"", outcome),
+				 errdetail("It is 'confirmed' (evidence that it happened) or 'failed' (evidence that it did not and will not)."),
+				 errhint("Without evidence leave it open.")));
+	if (PG_ARGISNULL(3) || VARSIZE_ANY_EXHDR(PG_GETARG_TEXT_PP(3)) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("resolve needs a note"),
+				 errdetail("The note is what others will read about why this was decided."),
+				 errhint("Say how you know, such as 'seen in the provider''s dashboard'.")));
+
+	al_session_begin(&session, true);
+	standing = lock_standing(action_id, caller, true);
+	check_expected(standing, expected);
+	if (!confirmed)
+		check_not_early(standing, force);
+	move.action_id = action_id;
+	move.status = confirmed ? AL_STATUS_CONFIRMED : AL_STATUS_FAILED;
+	move.step = AL_STEP_NONE;
+	move.known = confirmed ? AL_KNOWN_CONFIRMED : AL_KNOWN_REJECTED;
+	move.confirmed_by = confirmed ? "person" : NULL;
+	move.external_ref = PG_ARGISNULL(2) ? NULL : evidence_reference(PG_GETARG_JSONB_P(2));
+	move.error_code = confirmed ? NULL : "resolved_failed";
+	move.error_message = confirmed ? NULL : psprintf("decided by %s: %s", who, text_to_cstring(PG_GETARG_TEXT_PP(3)));
+	al_ledger_move(&move, 1, GetCurrentTimestamp());
+	record_event(action_id, "resolved", move.status, who, fcinfo, 3, 2);
+	al_session_end(&session);
+	al_wakeup_at_commit(DT_NOBEGIN);
+	return decided_row(fcinfo, action_id, move.status, AL_STEP_NONE,
+					   psprintf("decided: %s, by %s", outcome, who));
+}
+
+/* cancel(action_id, note) */
+Datum
+al_cancel(PG_FUNCTION_ARGS)
+{
+	int64		action_id = needed_action(fcinfo, "cancel");
+	char	   *who = al_role_name(GetUserId());
+	Oid			caller = GetUserId();
+	Datum		value = Int64GetDatum(action_id);
+	AlStatus	status;
+	AlStep		step;
+	char	   *message;
+	AlSession	session;
+	AlStanding *standing;
+
+	al_session_begin(&session, true);
+	al_registry_refresh();
+	standing = lock_standing(action_id, caller, false);
+	status = standing->status;
+	step = AL_STEP_NONE;
+	if (status == AL_STATUS_CONFIRMED || status == AL_STATUS_FAILED)
+		message = psprintf("nothing to cancel: it is %s already", al_status_name(status));
+	else
+	{
+		AlTool	   *tool = al_registry_tool_by_id(standing->tool_id);
+
+		(void) al_statement_run(&note_cancel, &value, NULL);
+		standing->cancelled_at = GetCurrentTimestamp();
+		step = AL_STEP_WAIT;
+		message = "already sent; request noted: it is not sent again, and the outcome is open until the answer decides";
+		if (standing->claimed_by == 0)
+		{
+			AlDecision	decision = al_judge_due(standing, tool, standing->cancelled_at);
+			AlMove		move = {0};
+
+			al_judge_move(standing, tool, &decision, standing->cancelled_at, &move);
+			move.error_message = al_words_decision(&decision, standing->sends);
+			al_ledger_move(&move, 1, standing->cancelled_at);
+			status = move.status;
+			step = move.step;
+			if (status == AL_STATUS_FAILED)
+				message = "cancelled; nothing was done and nothing will be";
+			else
+				message = "already sent; request noted: it is not sent again, and the outcome is open until evidence decides";
+		}
+		record_event(action_id, status == AL_STATUS_FAILED ? "cancelled" : "cancel_requested", status, who, fcinfo, 1, -1);
+	}
+	al_session_end(&session);
+	al_wakeup_at_commit(DT_NOBEGIN);
+	return decided_row(fcinfo, action_id, status, step, message);
+}
+
+/* Reads the first argument, which must be there. */
+static int64
+needed_action(FunctionCallInfo fcinfo, const char *verb)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(AL_ERR_UNKNOWN_ACTION),
+				 errmsg("%s needs an action", verb),
+				 errdetail("The action_id is null."),
+				 errhint("Take it from one of the views, such as actionledger.review_queue.")));
+	return PG_GETARG_INT64(0);
+}
+
+/* Locks an action that the caller may decide about. */
+static AlStanding *
+lock_standing(int64 action_id, Oid caller, bool operator_only)
+{
+	Datum		value = Int64GetDatum(action_id);
+	AlStanding *standing;
+	char	   *requested_by;
+	char	   *owner;
+
+	if (al_statement_run(&lock_action, &value, NULL) == 0 ||
+		!al_may_see(caller, (requested_by = al_column_text(0, 1)), (owner = al_column_text(0, 2))))
+		ereport(ERROR,
+				(errcode(AL_ERR_UNKNOWN_ACTION),
+				 errmsg("there is no such action that you may see"),
+				 errdetail("Action " INT64_FORMAT " does not exist, or belongs to others.", action_id),
+				 errhint("See the view actionledger.actions for those that you may see.")));
+	if (operator_only && !al_is_operator(caller))
+		ereport(ERROR,
+				(errcode(AL_ERR_NOT_ALLOWED),
+				 errmsg("only an operator may decide about action " INT64_FORMAT, action_id),
+				 errdetail("Operators are the roles that may execute actionledger.resolve."),
+				 errhint("Ask one of them.")));
+	if (al_ledger_lock(&action_id, 1, &standing) != 1)
+		elog(ERROR, "action " INT64_FORMAT " could not be locked", action_id);
+	return standing;
+}
+
+/* Refuses a decision about a state that is no longer there. */
+static void
+check_expected(const AlStanding *standing, const char *expected)
+{
+	const char *status = al_status_name(standing->status);
+
+	if (standing->status == AL_STATUS_CONFIRMED || standing->status == AL_STATUS_FAILED)
+		ereport(ERROR,
+				(errcode(AL_ERR_STATE_CHANGED),
+				 errmsg("action " INT64_FORMAT " is %s already", standing->action_id, status),
+				 errdetail("What is decided does not change."),
+				 errhint("See actionledger.timeline for who or what decided it.")));
+	if (expected != NULL && strcmp(expected, status) != 0)
+		ereport(ERROR,
+				(errcode(AL_ERR_STATE_CHANGED),
+				 errmsg("action " INT64_FORMAT " is %s, not %s", standing->action_id, status, expected),
+				 errdetail("Its state is not the one that this decision was meant for."),
+				 errhint("Look at it again; to decide all the same, pass expected_status => '%s'.", status)));
+}
+
+/* Refuses "failed" while a request may still be executed. */
+static void
+check_not_early(const AlStanding *standing, bool force)
+{
+	AlTool	   *tool;
+	TimestampTz over;
+
+	if (force || standing->last_sent_at == 0)
+		return;
+	al_registry_refresh();
+	tool = al_registry_tool_by_id(standing->tool_id);
+	over = TimestampTzPlusMilliseconds(standing->last_sent_at, tool->def->timeout_ms + tool->def->max_processing_ms);
+	if (GetCurrentTimestamp() < over)
+		ereport(ERROR,
+				(errcode(AL_ERR_NOT_ALLOWED),
+				 errmsg("action " INT64_FORMAT " may still be executed by the provider", standing->action_id),
+				 errdetail("The max processing time since the last send is over at %s.", al_words_time(over)),
+				 errhint("Wait until then and look again; with evidence that it cannot happen any more, pass force => true.")));
+}
+
+/* Takes external_ref out of the evidence. */
+static char *
+evidence_reference(Jsonb *evidence)
+{
+	JsonbValue	found;
+
+	if (!JB_ROOT_IS_OBJECT(evidence) ||
+		getKeyJsonValueFromContainer(&evidence->root, "external_ref", 12, &found) == NULL ||
+		found.type != jbvString || found.val.string.len == 0)
+		return NULL;
+	return pnstrdup(found.val.string.val, found.val.string.len);
+}
+
+/* Appends the event of a decision; note and evidence are argument numbers, -1 for none. */
+static void
+record_event(int64 action_id, const char *what, AlStatus status, const char *by_whom,
+			 FunctionCallInfo fcinfo, int note, int evidence)
+{
+	Datum		values[6] = {
+		Int64GetDatum(action_id), CStringGetTextDatum(what), CStringGetTextDatum(al_status_name(status)),
+		CStringGetTextDatum(by_whom)
+	};
+	char		nulls[7] = "    nn";
+
+	if (note >= 0 && !PG_ARGISNULL(note))
+	{
+		values[4] = PG_GETARG_DATUM(note);
+		nulls[4] = ' ';
+	}
+	if (evidence >= 0 && !PG_ARGISNULL(evidence))
+	{
+		values[5] = PG_GETARG_DATUM(evidence);
+		nulls[5] = ' ';
+	}
+	(void) al_statement_run(&insert_event, values, nulls);
+}
+
+/* Makes the row that a verb returns. */
+static Datum
+decided_row(FunctionCallInfo fcinfo, int64 action_id, AlStatus status, AlStep step, const char *message)
+{
+	TupleDesc	descriptor;
+	Datum		values[4];
+	bool		nulls[4] = {0};
+
+	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	values[0] = Int64GetDatum(action_id);
+	values[1] = CStringGetTextDatum(al_status_name(status));
+	values[2] = CStringGetTextDatum(al_step_name(step));
+	values[3] = CStringGetTextDatum(message);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls));
+}

@@ -1,0 +1,365 @@
+/*
+ * perform.c
+ *		SQL functions with which applications record actions.
+ *
+ * perform → validate → identity → ledger.  The caller's identity is taken at
+ * entry; only the ledger's own statements run as the extension's owner.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+#include "errors.h"
+#include "prepare.h"
+#include "roster.h"
+#include "session.h"
+#include "validate.h"
+
+PG_FUNCTION_INFO_V1(al_perform);
+PG_FUNCTION_INFO_V1(al_perform_many);
+
+/* One item of perform_many. */
+typedef struct BulkItem
+{
+	int			number;			/* in the input, from 1 */
+	AlProposal	proposal;
+	char	   *identity;
+	AlPrepared	prepared;
+	ErrorData  *error;			/* on_error skip: why it was not recorded */
+} BulkItem;
+
+static AlTool *find_tool(FunctionCallInfo fcinfo, const char *function);
+static Datum performed_row(FunctionCallInfo fcinfo, const AlPrepared *prepared);
+static void warn_of_repeat(const AlPrepared *prepared);
+static void warn_if_nobody_sends(void);
+static BulkItem *read_items(FunctionCallInfo fcinfo, const AlTool *tool, const AlProposal *common, bool skip, int *n);
+static void attempt_item(const AlTool *tool, BulkItem *item, void (*step) (const AlTool *, BulkItem *), bool skip);
+static void identify_item(const AlTool *tool, BulkItem *item);
+static void prepare_item(const AlTool *tool, BulkItem *item);
+static int	compare_identities(const void *a, const void *b);
+static int	compare_numbers(const void *a, const void *b);
+static void put_item(ReturnSetInfo *result, const BulkItem *item);
+static Datum error_json(const ErrorData *error);
+
+/* perform(tool, args, identity, run_id, step, options) */
+Datum
+al_perform(PG_FUNCTION_ARGS)
+{
+	AlProposal	proposal = {.requester = GetUserId(), .session_user = GetSessionUserId()};
+	MemoryContext caller = CurrentMemoryContext;
+	AlPrepared	prepared;
+	AlSession	session;
+	AlTool	   *tool;
+	char	   *identity;
+
+	al_session_begin(&session, false);
+	MemoryContextSwitchTo(caller);
+	tool = find_tool(fcinfo, "perform");
+	proposal.args = PG_GETARG_JSONB_P(1);
+	proposal.identity = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
+	proposal.run_id = PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3));
+	proposal.has_step = !PG_ARGISNULL(4);
+	proposal.step = proposal.has_step ? PG_GETARG_INT32(4) : 0;
+	if (!PG_ARGISNULL(5))
+		al_prepare_options(&proposal, PG_GETARG_JSONB_P(5), NULL);
+	al_validate(tool, proposal.args, proposal.requester);
+	identity = al_prepare_identity(tool, &proposal);
+	prepared = al_prepare(tool, &proposal, identity);
+	MemoryContextSwitchTo(caller);
+	al_session_end(&session);
+
+	warn_of_repeat(&prepared);
+	warn_if_nobody_sends();
+	return performed_row(fcinfo, &prepared);
+}
+
+/* perform_many(tool, args[], identities[], options) */
+Datum
+al_perform_many(PG_FUNCTION_ARGS)
+{
+	AlProposal	common = {.requester = GetUserId(), .session_user = GetSessionUserId()};
+	MemoryContext caller = CurrentMemoryContext;
+	AlSession	session;
+	AlTool	   *tool;
+	BulkItem	   *items;
+	bool		skip = false;
+	int			n;
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	al_session_begin(&session, false);
+	MemoryContextSwitchTo(caller);
+	tool = find_tool(fcinfo, "perform_many");
+	if (!PG_ARGISNULL(3))
+		al_prepare_options(&common, PG_GETARG_JSONB_P(3), &skip);
+	items = read_items(fcinfo, tool, &common, skip, &n);
+	for (int i = 0; i < n; i++)
+		attempt_item(tool, &items[i], identify_item, skip);
+	/* In the order of identities, two callers with the same set cannot deadlock. */
+	qsort(items, n, sizeof(BulkItem), compare_identities);
+	for (int i = 0; i < n; i++)
+		if (items[i].error == NULL)
+			attempt_item(tool, &items[i], prepare_item, skip);
+	MemoryContextSwitchTo(caller);
+	al_session_end(&session);
+
+	qsort(items, n, sizeof(BulkItem), compare_numbers);
+	for (int i = 0; i < n; i++)
+		put_item((ReturnSetInfo *) fcinfo->resultinfo, &items[i]);
+	warn_if_nobody_sends();
+	return (Datum) 0;
+}
+
+/* Finds the tool that the first argument names, after checking that nothing needed is null. */
+static AlTool *
+find_tool(FunctionCallInfo fcinfo, const char *function)
+{
+	char	   *name;
+	AlTool	   *tool;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(AL_ERR_MISSING_ARGUMENTS),
+				 errmsg("%s needs a tool and its arguments", function),
+				 errdetail("The %s is null. Nothing was recorded.", PG_ARGISNULL(0) ? "tool" : "value for args"),
+				 errhint("For a tool without arguments give '{}'.")));
+	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	al_registry_refresh();
+	tool = al_registry_tool(name);
+	if (tool == NULL)
+		al_validate_no_tool(name);
+	return tool;
+}
+
+/* Makes the row that perform returns. */
+static Datum
+performed_row(FunctionCallInfo fcinfo, const AlPrepared *prepared)
+{
+	const AlStory *story = &prepared->story;
+	TupleDesc	descriptor;
+	Datum		values[6];
+	bool		nulls[6] = {0};
+
+	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	values[0] = Int64GetDatum(story->action_id);
+	values[1] = CStringGetTextDatum(story->identity);
+	values[2] = CStringGetTextDatum(al_status_name(story->status));
+	values[3] = BoolGetDatum(prepared->created);
+	values[4] = CStringGetTextDatum(al_step_name(story->step));
+	values[5] = CStringGetTextDatum(al_words_observation(story, prepared->created, !prepared->created));
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls));
+}
+
+/* Warns when the action that stands for a repeated request did not happen. */
+static void
+warn_of_repeat(const AlPrepared *prepared)
+{
+	if (prepared->created || prepared->story.status != AL_STATUS_FAILED)
+		return;
+	ereport(WARNING,
+			(errmsg("identity \"%s\" stands for action " INT64_FORMAT ", which failed (%s)", prepared->story.identity,
+					prepared->story.action_id, prepared->story.error_code ? prepared->story.error_code : "unknown"),
+			 errdetail("It was asked for at %s; nothing new was recorded.", al_words_time(prepared->story.created_at)),
+			 errhint("For a deliberate new one, give another identity.")));
+}
+
+/* Warns, once per session, when what has been recorded will not be sent. */
+static void
+warn_if_nobody_sends(void)
+{
+	static bool warned = false;
+	bool		running = false;
+
+	if (al_roster != NULL)
+	{
+		LWLockAcquire(al_roster->lock, LW_SHARED);
+		running = al_roster->launcher_pid != 0;
+		for (int i = 0; i < al_roster->n_workers; i++)
+		{
+			if (al_roster->workers[i].database == MyDatabaseId && al_roster->workers[i].state == AL_WORKER_MISSING)
+				running = false;
+		}
+		LWLockRelease(al_roster->lock);
+	}
+	if (running)
+		warned = false;
+	else if (!warned)
+	{
+		warned = true;
+		ereport(WARNING,
+				(errmsg("the action is recorded, and nobody is there to send it"),
+				 errdetail("%s", al_roster == NULL ? "The library actionledger is not in shared_preload_libraries."
+						   : "No launcher or dispatcher of actionledger is running."),
+				 errhint("See the view actionledger.workers; what is recorded is sent when that is mended.")));
+	}
+}
+
+/* Reads the items of perform_many. */
+static BulkItem *
+read_items(FunctionCallInfo fcinfo, const AlTool *tool, const AlProposal *common, bool skip, int *n)
+{
+	Datum	   *args;
+	bool	   *args_null;
+	Datum	   *identities = NULL;
+	bool	   *identities_null = NULL;
+	int			n_identities = 0;
+	BulkItem	   *items;
+
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), JSONBOID, -1, false, TYPALIGN_INT, &args, &args_null, n);
+	if (!PG_ARGISNULL(2))
+	{
+		deconstruct_array(PG_GETARG_ARRAYTYPE_P(2), TEXTOID, -1, false, TYPALIGN_INT, &identities, &identities_null, &n_identities);
+		if (n_identities != *n)
+			ereport(ERROR,
+					(errcode(AL_ERR_INVALID_ARGUMENTS),
+					 errmsg("perform_many needs as many identities as arguments"),
+					 errdetail("There are %d arguments and %d identities. Nothing was recorded.", *n, n_identities),
+					 errhint("Leave identities out, or give one for each item.")));
+	}
+	items = palloc0(Max(*n, 1) * sizeof(BulkItem));
+	for (int i = 0; i < *n; i++)
+	{
+		items[i].number = i + 1;
+		items[i].proposal = *common;
+		items[i].proposal.args = args_null[i] ? NULL : DatumGetJsonbP(args[i]);
+		items[i].proposal.identity = (identities == NULL || identities_null[i]) ? NULL : TextDatumGetCString(identities[i]);
+	}
+	return items;
+}
+
+/* Runs a step for an item; with skip, its error is kept and the rest goes on. */
+static void
+attempt_item(const AlTool *tool, BulkItem *item, void (*step) (const AlTool *, BulkItem *), bool skip)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+
+	if (!skip)
+	{
+		step(tool, item);
+		return;
+	}
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		step(tool, item);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		item->error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		if (ERRCODE_TO_CATEGORY(item->error->sqlerrcode) != ERRCODE_TO_CATEGORY(AL_ERR_UNKNOWN_TOOL))
+			ReThrowError(item->error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+}
+
+/* Validates an item and finds its identity. */
+static void
+identify_item(const AlTool *tool, BulkItem *item)
+{
+	if (item->proposal.args == NULL)
+		ereport(ERROR,
+				(errcode(AL_ERR_MISSING_ARGUMENTS),
+				 errmsg("arguments of item %d are null", item->number),
+				 errdetail("Nothing was recorded."),
+				 errhint("For a tool without arguments give '{}'.")));
+	al_validate(tool, item->proposal.args, item->proposal.requester);
+	item->identity = al_prepare_identity(tool, &item->proposal);
+}
+
+/* Records an item. */
+static void
+prepare_item(const AlTool *tool, BulkItem *item)
+{
+	item->prepared = al_prepare(tool, &item->proposal, item->identity);
+}
+
+/* Orders items by identity, those without one first. */
+static int
+compare_identities(const void *a, const void *b)
+{
+	const BulkItem *x = a;
+	const BulkItem *y = b;
+	int			order = strcmp(x->identity ? x->identity : "", y->identity ? y->identity : "");
+
+	return order != 0 ? order : x->number - y->number;
+}
+
+/* Orders items as they came. */
+static int
+compare_numbers(const void *a, const void *b)
+{
+	return ((const BulkItem *) a)->number - ((const BulkItem *) b)->number;
+}
+
+/* Puts an item into the result. */
+static void
+put_item(ReturnSetInfo *result, const BulkItem *item)
+{
+	const AlStory *story = &item->prepared.story;
+	bool		failed = item->error != NULL;
+	Datum		values[6] = {0};
+	bool		nulls[6] = {false, failed, item->identity == NULL, failed, failed, !failed};
+
+	values[0] = Int32GetDatum(item->number);
+	if (item->identity != NULL)
+		values[2] = CStringGetTextDatum(item->identity);
+	if (failed)
+		values[5] = error_json(item->error);
+	else
+	{
+		values[1] = Int64GetDatum(story->action_id);
+		values[3] = CStringGetTextDatum(al_status_name(story->status));
+		values[4] = BoolGetDatum(item->prepared.created);
+	}
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* Makes a JSON object of an error. */
+static Datum
+error_json(const ErrorData *error)
+{
+	const char *pairs[4][2] = {
+		{"code", unpack_sql_state(error->sqlerrcode)},
+		{"message", error->message},
+		{"detail", error->detail},
+		{"hint", error->hint}
+	};
+	JsonbParseState *state = NULL;
+	JsonbValue	value;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	for (int i = 0; i < 4; i++)
+	{
+		value.type = jbvString;
+		value.val.string.val = unconstify(char *, pairs[i][0]);
+		value.val.string.len = (int) strlen(pairs[i][0]);
+		pushJsonbValue(&state, WJB_KEY, &value);
+		if (pairs[i][1] == NULL)
+			value.type = jbvNull;
+		else
+		{
+			value.val.string.val = i == 0 ? pstrdup(pairs[i][1]) : unconstify(char *, pairs[i][1]);
+			value.val.string.len = (int) strlen(value.val.string.val);
+		}
+		pushJsonbValue(&state, WJB_VALUE, &value);
+	}
+	return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
+}

@@ -1,0 +1,394 @@
+/*
+ * prepare.c
+ *		identity → key → frozen request → rows.
+ *
+ * The statements run with the caller's search_path, so every name and operator
+ * in them is qualified.
+ */
+#include "postgres.h"
+
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "storage/proc.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+#include "authority.h"
+#include "canonical.h"
+#include "errors.h"
+#include "prepare.h"
+#include "render.h"
+#include "session.h"
+#include "settings.h"
+#include "wakeup.h"
+
+#define IDENTITY_MAX 200
+#define SUMMARY_MAX 200
+#define TARGET_MAX 200
+#define CONFLICT_TRIES 3
+
+static AlStatement insert_action = {
+	"INSERT INTO actionledger.action (action_id, tool_id, service_id, status, next_step, args_hash, idempotency_key, identity, "
+	"requested_by, session_by, actor, method, url, headers, body, args, run_id, step, summary, target, owner, meta, expires_at, created_at) "
+	"VALUES ($1, $2, $3, 'prepared', 'send', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22) "
+	"ON CONFLICT (service_id, identity) DO NOTHING",
+	22, {INT8OID, INT4OID, INT4OID, BYTEAOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID,
+		JSONBOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID}
+};
+static AlStatement insert_due = {
+	"INSERT INTO actionledger.due (action_id, service_id, next_at) VALUES ($1, $2, $3)", 3, {INT8OID, INT4OID, TIMESTAMPTZOID}
+};
+static AlStatement select_same = {
+	"SELECT a.action_id, a.tool_id, a.args_hash, a.requested_by, a.owner, a.status::pg_catalog.text, a.next_step::pg_catalog.text, "
+	"a.summary, a.external_ref, a.confirmed_by, a.error_code, a.error_message, a.sends::pg_catalog.int4, a.created_at, "
+	"a.cancelled_at IS NOT NULL "
+	"FROM actionledger.action a WHERE a.service_id OPERATOR(pg_catalog.=) $1 AND a.identity OPERATOR(pg_catalog.=) $2",
+	2, {INT4OID, TEXTOID}
+};
+static AlStatement select_namespace = {
+	"SELECT l.namespace FROM actionledger.ledger l", 0, {0}
+};
+
+static bool insert(const AlTool *tool, const AlProposal *proposal, const char *identity, const uint8 *hash, int64 action_id,
+				   AlStory *story);
+static bool find_same(const AlTool *tool, const AlProposal *proposal, char *identity, const uint8 *hash, AlStory *story);
+static bool insert_waiting(Datum *values, const char *nulls, const char *identity);
+static AL_NORETURN void raise_held(const char *identity);
+static int64 next_action_id(void);
+static const pg_uuid_t *ledger_namespace(void);
+static void check_identity(const char *identity);
+static TimestampTz option_time(const char *name, JsonbValue *value);
+static char *option_text(const char *name, JsonbValue *value);
+static AL_NORETURN void bad_option(const char *name, const char *want);
+
+/* Reads the options of a call. */
+void
+al_prepare_options(AlProposal *proposal, Jsonb *options, bool *on_error_skip)
+{
+	JsonbIterator *it;
+	JsonbValue	key;
+	JsonbValue	value;
+
+	if (!JB_ROOT_IS_OBJECT(options))
+		bad_option("", "an object");
+	it = JsonbIteratorInit(&options->root);
+	if (JsonbIteratorNext(&it, &key, true) != WJB_BEGIN_OBJECT)
+		return;
+	while (JsonbIteratorNext(&it, &key, true) == WJB_KEY)
+	{
+		char	   *name = pnstrdup(key.val.string.val, key.val.string.len);
+
+		(void) JsonbIteratorNext(&it, &value, true);
+		if (strcmp(name, "not_before") == 0)
+			proposal->not_before = option_time(name, &value);
+		else if (strcmp(name, "expires_at") == 0)
+			proposal->expires_at = option_time(name, &value);
+		else if (strcmp(name, "actor") == 0)
+			proposal->actor = option_text(name, &value);
+		else if (strcmp(name, "meta") == 0)
+			proposal->meta = JsonbValueToJsonb(&value);
+		else if (strcmp(name, "on_error") == 0 && on_error_skip != NULL)
+		{
+			char	   *choice = option_text(name, &value);
+
+			if (strcmp(choice, "raise") != 0 && strcmp(choice, "skip") != 0)
+				bad_option(name, "\"raise\" or \"skip\"");
+			*on_error_skip = strcmp(choice, "skip") == 0;
+		}
+		else
+			bad_option(name, on_error_skip ? "no such option; there are not_before, expires_at, actor, meta and on_error"
+					   : "no such option; there are not_before, expires_at, actor and meta");
+	}
+}
+
+/* Finds the identity of a proposal. */
+char *
+al_prepare_identity(const AlTool *tool, const AlProposal *proposal)
+{
+	uint8		hash[AL_HASH_LEN];
+	char	   *identity;
+
+	if (proposal->identity != NULL)
+		identity = proposal->identity;
+	else if (tool->def->identity != NULL)
+		identity = al_render_identity(tool->def, proposal->args, proposal->run_id);
+	else
+	{
+		al_canonical_hash(proposal->args, hash);
+		identity = psprintf("%s:%s", tool->name, al_hex(hash, AL_HASH_LEN));
+	}
+	check_identity(identity);
+	return identity;
+}
+
+/* Records an action, or finds the one that is there. */
+AlPrepared
+al_prepare(const AlTool *tool, const AlProposal *proposal, char *identity)
+{
+	AlPrepared	prepared = {0};
+	uint8		hash[AL_HASH_LEN];
+	int64		action_id;
+
+	if (VARSIZE_ANY(proposal->args) > (Size) al_max_request_size * 1024)
+		ereport(ERROR,
+				(errcode(AL_ERR_REQUEST_TOO_LARGE),
+				 errmsg("arguments for \"%s\" are too large", tool->name),
+				 errdetail("They take %zu bytes; the most is %zu.", (size_t) VARSIZE_ANY(proposal->args),
+						   (size_t) al_max_request_size * 1024),
+				 errhint("Send a reference to the data instead of the data, or raise actionledger.max_request_size.")));
+	al_canonical_hash(proposal->args, hash);
+	prepared.story.tool = tool->name;
+	prepared.story.identity = identity;
+	for (int i = 0; i < CONFLICT_TRIES; i++)
+	{
+		action_id = next_action_id();
+		if (insert(tool, proposal, identity, hash, action_id, &prepared.story))
+		{
+			prepared.created = true;
+			return prepared;
+		}
+		/* Between the conflict and this look, the other may have been purged. */
+		if (find_same(tool, proposal, identity, hash, &prepared.story))
+			return prepared;
+	}
+	raise_held(identity);
+}
+
+/* Inserts an action and its due row; false when the identity is taken. */
+static bool
+insert(const AlTool *tool, const AlProposal *proposal, const char *identity, const uint8 *hash, int64 action_id, AlStory *story)
+{
+	const AlIdempotency *key_rules = tool->idempotency;
+	char	   *key = al_render_key(key_rules, ledger_namespace(), tool->service->name, identity);
+	AlRenderContext context = {
+		.args = proposal->args, .key = key, .identity = identity, .run_id = proposal->run_id, .action_id = action_id
+	};
+	AlRendered *request = al_render_request(tool->service->def, tool->def, key_rules, &context,
+											(size_t) al_max_request_size * 1024);
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz due_at = Max(now, proposal->not_before);
+	TimestampTz expires_at = proposal->expires_at;
+	char	   *summary = tool->def->summary ? al_render_text(tool->def->summary, proposal->args, SUMMARY_MAX) : NULL;
+	char	   *target = tool->def->target ? al_render_text(tool->def->target, proposal->args, TARGET_MAX) : NULL;
+	bytea	   *hash_value = palloc(VARHDRSZ + AL_HASH_LEN);
+	bytea	   *body = NULL;
+	char		nulls[23] = "                      ";
+	Datum		values[22];
+
+	if (expires_at == 0 && tool->def->expires_after_ms > 0)
+		expires_at = TimestampTzPlusMilliseconds(now, tool->def->expires_after_ms);
+	SET_VARSIZE(hash_value, VARHDRSZ + AL_HASH_LEN);
+	memcpy(VARDATA(hash_value), hash, AL_HASH_LEN);
+	if (request->body != NULL)
+	{
+		body = palloc(VARHDRSZ + request->body_len);
+		SET_VARSIZE(body, VARHDRSZ + request->body_len);
+		memcpy(VARDATA(body), request->body, request->body_len);
+	}
+#define SET(i, present, datum) \
+	do { if (present) values[i] = (datum); else { values[i] = (Datum) 0; nulls[i] = 'n'; } } while (0)
+#define SET_TEXT(i, text) SET(i, (text) != NULL, CStringGetTextDatum(text))
+	SET(0, true, Int64GetDatum(action_id));
+	SET(1, true, Int32GetDatum(tool->tool_id));
+	SET(2, true, Int32GetDatum(tool->service->service_id));
+	SET(3, true, PointerGetDatum(hash_value));
+	SET_TEXT(4, key);
+	SET_TEXT(5, identity);
+	SET_TEXT(6, al_role_name(proposal->requester));
+	SET_TEXT(7, proposal->session_user == proposal->requester ? NULL : al_role_name(proposal->session_user));
+	SET_TEXT(8, proposal->actor);
+	SET_TEXT(9, tool->def->method);
+	SET_TEXT(10, request->url);
+	SET_TEXT(11, request->headers);
+	SET(12, body != NULL, PointerGetDatum(body));
+	SET(13, true, JsonbPGetDatum(proposal->args));
+	SET_TEXT(14, proposal->run_id);
+	SET(15, proposal->has_step, Int32GetDatum(proposal->step));
+	SET_TEXT(16, summary);
+	SET_TEXT(17, target);
+	SET_TEXT(18, tool->def->owner);
+	SET(19, proposal->meta != NULL, JsonbPGetDatum(proposal->meta));
+	SET(20, expires_at != 0, TimestampTzGetDatum(expires_at));
+	SET(21, true, TimestampTzGetDatum(now));
+#undef SET_TEXT
+#undef SET
+	if (!insert_waiting(values, nulls, identity))
+		return false;
+
+	values[0] = Int64GetDatum(action_id);
+	values[1] = Int32GetDatum(tool->service->service_id);
+	values[2] = TimestampTzGetDatum(due_at);
+	(void) al_statement_run(&insert_due, values, NULL);
+	al_wakeup_at_commit(due_at);
+
+	story->action_id = action_id;
+	story->status = AL_STATUS_PREPARED;
+	story->step = AL_STEP_SEND;
+	story->summary = summary;
+	story->created_at = now;
+	story->next_at = due_at;
+	return true;
+}
+
+/* Runs the insert, bounding the wait for another transaction with the same identity. */
+static bool
+insert_waiting(Datum *values, const char *nulls, const char *identity)
+{
+	int			saved = LockTimeout;
+	volatile bool inserted = false;
+
+	if (LockTimeout == 0 || LockTimeout > al_identity_wait)
+		LockTimeout = al_identity_wait;
+	PG_TRY();
+	{
+		inserted = al_statement_run(&insert_action, values, nulls) > 0;
+		LockTimeout = saved;
+	}
+	PG_CATCH();
+	{
+		LockTimeout = saved;
+		if (geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE)
+		{
+			FlushErrorState();
+			raise_held(identity);
+		}
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	return inserted;
+}
+
+/*
+ * Finds the action that has the identity.  Raises LG007 when it is another
+ * request, or one that the caller may not see.
+ */
+static bool
+find_same(const AlTool *tool, const AlProposal *proposal, char *identity, const uint8 *hash, AlStory *story)
+{
+	Datum		values[2] = {Int32GetDatum(tool->service->service_id), CStringGetTextDatum(identity)};
+	bytea	   *their_hash;
+	bool		isnull;
+	bool		same;
+
+	if (al_statement_run(&select_same, values, NULL) == 0)
+		return false;
+	if (!al_may_see(proposal->requester, al_column_text(0, 4), al_column_text(0, 5)))
+		ereport(ERROR,
+				(errcode(AL_ERR_IDENTITY_CONFLICT),
+				 errmsg("identity \"%s\" is taken", identity),
+				 errdetail("An action that you may not see has it. Nothing was recorded."),
+				 errhint("Ask its operators, or use an identity of your own for another operation.")));
+	their_hash = DatumGetByteaPP(al_column(0, 3, &isnull));
+	same = al_column_int4(0, 2) == tool->tool_id &&
+		VARSIZE_ANY_EXHDR(their_hash) == AL_HASH_LEN &&
+		memcmp(VARDATA_ANY(their_hash), hash, AL_HASH_LEN) == 0;
+	if (!same)
+		ereport(ERROR,
+				(errcode(AL_ERR_IDENTITY_CONFLICT),
+				 errmsg("identity \"%s\" stands for another request", identity),
+				 errdetail("Action " INT64_FORMAT " has it, with %s, and is %s. Nothing was recorded.", al_column_int8(0, 1),
+						   al_column_int4(0, 2) == tool->tool_id ? "other arguments" : "another tool", al_column_text(0, 6)),
+				 errhint("To see it, SELECT actionledger.result(" INT64_FORMAT "); for another operation use another identity.",
+						 al_column_int8(0, 1))));
+	story->action_id = al_column_int8(0, 1);
+	story->owner = al_column_text(0, 5);
+	(void) al_status_parse(al_column_text(0, 6), &story->status);
+	(void) al_step_parse(al_column_text(0, 7), &story->step);
+	story->summary = al_column_text(0, 8);
+	story->external_ref = al_column_text(0, 9);
+	story->confirmed_by = al_column_text(0, 10);
+	story->error_code = al_column_text(0, 11);
+	story->error_message = al_column_text(0, 12);
+	story->sends = al_column_int4(0, 13);
+	story->created_at = al_column_int8(0, 14);
+	story->cancelled = al_column_bool(0, 15);
+	return true;
+}
+
+/* Raises for an identity that another transaction holds. */
+static void
+raise_held(const char *identity)
+{
+	ereport(ERROR,
+			(errcode(AL_ERR_UNAVAILABLE),
+			 errmsg("identity \"%s\" is held by another transaction", identity),
+			 errdetail("A transaction that has recorded it has not ended within actionledger.identity_wait. Nothing was recorded."),
+			 errhint("Try again when that transaction has ended; a prepared transaction shows in pg_prepared_xacts.")));
+}
+
+/* Takes the next action number. */
+static int64
+next_action_id(void)
+{
+	Oid			sequence = get_relname_relid("action_seq", get_namespace_oid("actionledger", false));
+
+	return nextval_internal(sequence, false);
+}
+
+/* Gives the namespace of this ledger's keys; it changes only when a dump is restored over it. */
+static const pg_uuid_t *
+ledger_namespace(void)
+{
+	pg_uuid_t  *copy = palloc(sizeof(pg_uuid_t));
+	bool		isnull;
+
+	if (al_statement_run(&select_namespace, NULL, NULL) != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the ledger has no identity"),
+				 errdetail("Table actionledger.ledger has no row."),
+				 errhint("Restore it from the dump that this ledger came from: its keys depend on it.")));
+	*copy = *DatumGetUUIDP(al_column(0, 1, &isnull));
+	return copy;
+}
+
+/* Refuses an identity that could not be shown or sent. */
+static void
+check_identity(const char *identity)
+{
+	bool		printable = true;
+
+	for (const char *c = identity; *c; c++)
+		printable = printable && (unsigned char) *c >= 0x20 && *c != 0x7f;
+	if (identity[0] != '\0' && strlen(identity) <= IDENTITY_MAX && printable)
+		return;
+	ereport(ERROR,
+			(errcode(AL_ERR_INVALID_IDENTITY),
+			 errmsg("identity of an action must be 1 to %d bytes without control characters", IDENTITY_MAX),
+			 errdetail("It has %zu bytes%s. Nothing was recorded.", strlen(identity), printable ? "" : " and holds control characters"),
+			 errhint("Use what names the operation in your application, such as refund:RR-88.")));
+}
+
+/* Reads a time among the options. */
+static TimestampTz
+option_time(const char *name, JsonbValue *value)
+{
+	return DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in, CStringGetDatum(option_text(name, value)),
+												   ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+}
+
+/* Reads a text among the options. */
+static char *
+option_text(const char *name, JsonbValue *value)
+{
+	if (value->type != jbvString || value->val.string.len == 0)
+		bad_option(name, "a string");
+	return pnstrdup(value->val.string.val, value->val.string.len);
+}
+
+/* Raises for an option that cannot be read. */
+static void
+bad_option(const char *name, const char *want)
+{
+	ereport(ERROR,
+			(errcode(AL_ERR_INVALID_ARGUMENTS),
+			 errmsg("invalid option of perform"),
+			 errdetail("At \"/options/%s\": want %s. Nothing was recorded.", name, want),
+			 errhint("Correct the options; the arguments of the tool belong into args.")));
+}

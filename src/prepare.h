@@ -1,0 +1,58 @@
+/*
+ * prepare.h
+ *		From a valid proposal to a prepared action.
+ */
+#ifndef AL_PREPARE_H
+#define AL_PREPARE_H
+
+#include "postgres.h"
+#include "datatype/timestamp.h"
+#include "utils/jsonb.h"
+
+#include "registry.h"
+#include "words.h"
+
+/* What a caller asks for. */
+typedef struct AlProposal
+{
+	Jsonb	   *args;
+	char	   *identity;		/* NULL: from the tool's template or the arguments */
+	char	   *run_id;			/* NULL: none */
+	int			step;
+	bool		has_step;
+	TimestampTz not_before;		/* 0: at once */
+	TimestampTz expires_at;		/* 0: never */
+	char	   *actor;			/* NULL: none */
+	Jsonb	   *meta;			/* NULL: none */
+	Oid			requester;
+	Oid			session_user;
+} AlProposal;
+
+/* Which action stands for it. */
+typedef struct AlPrepared
+{
+	bool		created;
+	AlStory		story;
+} AlPrepared;
+
+/*
+ * Read the options of perform() into a proposal.  on_error_skip: where
+ * perform_many's on_error may be given; NULL: not allowed.  Raises LG004.
+ */
+extern void al_prepare_options(AlProposal *proposal, Jsonb *options, bool *on_error_skip);
+
+/*
+ * Find the identity of a proposal: explicit, from the tool's template, or the
+ * tool's name and the hash of the canonical arguments.  Raises LG008.
+ */
+extern char *al_prepare_identity(const AlTool *tool, const AlProposal *proposal);
+
+/*
+ * Record the action, or find the one that has this identity.  Waits for another
+ * open transaction with the same identity up to actionledger.identity_wait.
+ * Raises LG007 for other arguments, LG009 for what is too large, LG019 for an
+ * identity that stays held.  Needs an AlSession.
+ */
+extern AlPrepared al_prepare(const AlTool *tool, const AlProposal *proposal, char *identity);
+
+#endif							/* AL_PREPARE_H */

@@ -1,0 +1,178 @@
+/*
+ * workers.c
+ *		Who works for this database, for the view actionledger.workers.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "ledger.h"
+#include "roster.h"
+#include "session.h"
+#include "settings.h"
+
+PG_FUNCTION_INFO_V1(al_sql_workers);
+
+#define N_COLUMNS 10
+
+static AlStatement select_names = {
+	"SELECT name FROM actionledger.service WHERE service_id % $2 = $1 ORDER BY name", 2, {INT4OID, INT4OID}
+};
+
+static void put_row(ReturnSetInfo *result, const char *worker, const char *state, pid_t pid, TimestampTz since,
+					Datum services, const AlWorkerSlot *slot, const char *detail, const char *what_to_do);
+static void put_launcher(ReturnSetInfo *result);
+static void put_dispatcher(ReturnSetInfo *result, const AlWorkerSlot *slot);
+static const char *remedy(AlWorkerState state);
+static Datum service_names(int index);
+
+/* _workers() */
+Datum
+al_sql_workers(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	AlWorkerSlot *slots;
+	int			n = 0;
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (al_roster == NULL)
+	{
+		put_row(result, "launcher", "missing", 0, 0, (Datum) 0, NULL, "actionledger is not in shared_preload_libraries",
+				"ALTER SYSTEM SET shared_preload_libraries = 'actionledger'; -- beside what is there, then restart the server");
+		return (Datum) 0;
+	}
+	put_launcher(result);
+	slots = palloc(al_roster->n_workers * sizeof(AlWorkerSlot));
+	LWLockAcquire(al_roster->lock, LW_SHARED);
+	for (int i = 0; i < al_roster->n_workers; i++)
+	{
+		if (al_roster->workers[i].state != AL_WORKER_FREE && al_roster->workers[i].database == MyDatabaseId)
+			slots[n++] = al_roster->workers[i];
+	}
+	LWLockRelease(al_roster->lock);
+	for (int i = 0; i < n; i++)
+		put_dispatcher(result, &slots[i]);
+	if (n == 0)
+		put_row(result, "dispatcher 0", "missing", 0, 0, service_names(0), NULL,
+				al_enabled ? "the launcher has not started it yet" : "no service has been created here, or actionledger.enabled is off",
+				"SELECT actionledger.create_service('name', 'https://api.example.com');");
+	return (Datum) 0;
+}
+
+/* Puts the launcher's row. */
+static void
+put_launcher(ReturnSetInfo *result)
+{
+	pid_t		pid;
+	TimestampTz since;
+
+	LWLockAcquire(al_roster->lock, LW_SHARED);
+	pid = al_roster->launcher_pid;
+	since = al_roster->launcher_since;
+	LWLockRelease(al_roster->lock);
+	if (pid != 0)
+		put_row(result, "launcher", "running", pid, since, (Datum) 0, NULL, NULL, NULL);
+	else
+		put_row(result, "launcher", "missing", 0, 0, (Datum) 0, NULL,
+				"it is not running; is there a free background worker slot, and is this server no standby?",
+				"SHOW max_worker_processes; -- raise it, and restart the server");
+}
+
+/* Puts a dispatcher's row. */
+static void
+put_dispatcher(ReturnSetInfo *result, const AlWorkerSlot *slot)
+{
+	static const char *const states[] = {
+		[AL_WORKER_FREE] = "missing",
+		[AL_WORKER_STARTING] = "starting",
+		[AL_WORKER_RUNNING] = "running",
+		[AL_WORKER_BACKOFF] = "backoff",
+		[AL_WORKER_MISSING] = "missing",
+		[AL_WORKER_FENCED] = "fenced",
+		[AL_WORKER_REFUSING] = "paused"
+	};
+	char		name[32];
+
+	snprintf(name, sizeof(name), "dispatcher %d", slot->index);
+	put_row(result, name, states[slot->state], slot->pid, slot->since, service_names(slot->index), slot,
+			slot->detail[0] ? slot->detail : NULL, remedy(slot->state));
+}
+
+/* Says what to do about a state, NULL for nothing. */
+static const char *
+remedy(AlWorkerState state)
+{
+	switch (state)
+	{
+		case AL_WORKER_MISSING:
+			return "ALTER SYSTEM SET max_worker_processes = 16; -- or more, then restart the server";
+		case AL_WORKER_FENCED:
+			return "SELECT actionledger.resume_dispatch('copy', 'why'); -- or 'successor', when the other one never sends again";
+		case AL_WORKER_REFUSING:
+			return "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();";
+		case AL_WORKER_FREE:
+		case AL_WORKER_STARTING:
+		case AL_WORKER_RUNNING:
+		case AL_WORKER_BACKOFF:
+			return NULL;
+	}
+	return NULL;
+}
+
+/* Lists the names of a dispatcher's services as a text array. */
+static Datum
+service_names(int index)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	Datum		values[2] = {Int32GetDatum(index), Int32GetDatum(al_dispatchers)};
+	AlSession	session;
+	ArrayType  *array;
+	Datum	   *names;
+	uint64		n;
+
+	al_session_begin(&session, true);
+	n = al_statement_run(&select_names, values, NULL);
+	MemoryContextSwitchTo(caller);
+	names = palloc(Max(n, 1) * sizeof(Datum));
+	for (uint64 i = 0; i < n; i++)
+		names[i] = CStringGetTextDatum(al_column_text(i, 1));
+	array = construct_array(names, (int) n, TEXTOID, -1, false, TYPALIGN_INT);
+	al_session_end(&session);
+	MemoryContextSwitchTo(caller);
+	return PointerGetDatum(array);
+}
+
+/* Puts a row. */
+static void
+put_row(ReturnSetInfo *result, const char *worker, const char *state, pid_t pid, TimestampTz since,
+		Datum services, const AlWorkerSlot *slot, const char *detail, const char *what_to_do)
+{
+	Datum		values[N_COLUMNS] = {0};
+	bool		nulls[N_COLUMNS] = {0};
+
+	values[0] = CStringGetTextDatum(worker);
+	values[1] = CStringGetTextDatum(state);
+	values[2] = Int32GetDatum((int32) pid);
+	nulls[2] = pid == 0;
+	values[3] = TimestampTzGetDatum(since);
+	nulls[3] = since == 0;
+	values[4] = services;
+	nulls[4] = services == (Datum) 0;
+	values[5] = Int32GetDatum(slot ? slot->in_flight : 0);
+	values[6] = TimestampTzGetDatum(slot ? slot->last_turn : 0);
+	nulls[6] = slot == NULL || slot->last_turn == 0;
+	values[7] = Int32GetDatum(slot ? Max(0, slot->restarts) : 0);
+	if (detail != NULL)
+		values[8] = CStringGetTextDatum(detail);
+	nulls[8] = detail == NULL;
+	if (what_to_do != NULL)
+		values[9] = CStringGetTextDatum(what_to_do);
+	nulls[9] = what_to_do == NULL;
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
