@@ -217,7 +217,17 @@ CREATE TABLE actionledger.incarnation (
 COMMENT ON TABLE actionledger.incarnation IS 'Every start of a dispatcher; alive while it holds its session lock';
 
 -- A dump carries the ledger; nothing here is left out.
-SELECT pg_catalog.pg_extension_config_dump('actionledger.' || t, '')
-FROM unnest(ARRAY['ledger', 'service', 'service_seq', 'tool', 'tool_seq', 'tool_grant',
-    'action', 'action_seq', 'due', 'attempt', 'event', 'event_seq',
-    'incarnation', 'incarnation_seq']) AS t;
+SELECT pg_catalog.pg_extension_config_dump('actionledger.ledger', '');
+SELECT pg_catalog.pg_extension_config_dump('actionledger.service', '');
+SELECT pg_catalog.pg_extension_config_dump('actionledger.service_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('actionledger.tool', '');
+SELECT pg_catalog.pg_extension_config_dump('actionledger.tool_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('actionledger.tool_grant', '');
+SELECT pg_catalog.pg_extension_config_dump('actionledger.action', '');
+SELECT pg_catalog.pg_extension_config_dump('actionledger.action_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('actionledger.due', '');
+SELECT pg_catalog.pg_extension_config_dump('actionledger.attempt', '');
+SELECT pg_catalog.pg_extension_config_dump('actionledger.event', '');
+SELECT pg_catalog.pg_extension_config_dump('actionledger.event_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('actionledger.incarnation', '');
+SELECT pg_catalog.pg_extension_config_dump('actionledger.incarnation_seq', '');

@@ -151,14 +151,14 @@ says_enabled(Datum config)
 	return enabled;
 }
 
-/* Describes the rows of pg_db_role_setting. */
+/* Describes the rows of pg_db_role_setting; an oid is laid out as an int4. */
 static TupleDesc
 setting_descriptor(void)
 {
 	TupleDesc	descriptor = CreateTemplateTupleDesc(Natts_pg_db_role_setting);
 
-	TupleDescInitBuiltinEntry(descriptor, Anum_pg_db_role_setting_setdatabase, "setdatabase", OIDOID, -1, 0);
-	TupleDescInitBuiltinEntry(descriptor, Anum_pg_db_role_setting_setrole, "setrole", OIDOID, -1, 0);
+	TupleDescInitBuiltinEntry(descriptor, Anum_pg_db_role_setting_setdatabase, "setdatabase", INT4OID, -1, 0);
+	TupleDescInitBuiltinEntry(descriptor, Anum_pg_db_role_setting_setrole, "setrole", INT4OID, -1, 0);
 	TupleDescInitBuiltinEntry(descriptor, Anum_pg_db_role_setting_setconfig, "setconfig", TEXTARRAYOID, -1, 0);
 	return descriptor;
 }

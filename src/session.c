@@ -7,6 +7,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/snapmgr.h"
 
 #include "authority.h"
 #include "session.h"
@@ -24,6 +25,9 @@ al_session_begin(AlSession *session, bool pin_path)
 		(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
 								 GUC_ACTION_SAVE, true, 0, false);
 	}
+	session->pushed_snapshot = !ActiveSnapshotSet();
+	if (session->pushed_snapshot)
+		PushActiveSnapshot(GetTransactionSnapshot());
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 }
@@ -33,6 +37,8 @@ void
 al_session_end(AlSession *session)
 {
 	SPI_finish();
+	if (session->pushed_snapshot)
+		PopActiveSnapshot();
 	if (session->guc_nest_level > 0)
 		AtEOXact_GUC(false, session->guc_nest_level);
 	SetUserIdAndSecContext(session->user, session->sec_context);

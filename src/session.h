@@ -28,6 +28,7 @@ typedef struct AlSession
 	Oid			user;
 	int			sec_context;
 	int			guc_nest_level;	/* 0: search_path was left alone */
+	bool		pushed_snapshot;	/* a worker's transaction begins without one */
 } AlSession;
 
 /*

@@ -301,6 +301,19 @@ check_malformed_stays(void)
 	ok(head.malformed && !head.complete, "malformed stays, complete never comes");
 	al_head_init(&head);
 	ok(line("HTTP/1.1 200 OK\r\n") && line("\r\n") && head.complete && !head.malformed, "a fresh head forgets it");
+
+	tap_group("two final status lines in one head prove neither");
+	for (int first = 200; first <= 599; first++)
+	{
+		char		text[32];
+
+		snprintf(text, sizeof(text), "HTTP/1.1 %d X\r\n", first);
+		begin(text);
+		line("HTTP/1.1 404 Not Found\r\n");
+		line("\r\n");
+		tap_cell(!head.complete && head.malformed, "%d and 404: complete %d with status %d", first, head.complete, head.status);
+	}
+	tap_group_end();
 }
 
 /* ---- Kept headers ---- */
