@@ -85,7 +85,7 @@ al_schema_validate(Jsonb *schema, Jsonb *value, bool tool_root)
 	MemoryContextDelete(run.leaf);
 
 	if (run.over != NULL)
-		all = lappend(all, run.over);
+		run.found[AL_FINDING_INVALID] = lcons(run.over, run.found[AL_FINDING_INVALID]);
 	for (int kind = 0; kind < (int) lengthof(run.found); kind++)
 		all = list_concat(all, run.found[kind]);
 	if (ok && all == NIL)

@@ -31,7 +31,7 @@ typedef struct AlRequestCommon
 
 typedef struct AlRequest
 {
-	struct AlRequest *next;		/* among those under way, or in the pool */
+	struct AlRequest *next;		/* among those under way */
 	struct AlRequest *previous;
 	struct AlRequest *next_done;	/* among those that libcurl has finished with */
 	CURLcode	code;			/* and how */
@@ -77,9 +77,7 @@ extern AlFinished *al_request_conclude(AlRequest *request, CURLcode code);
 /* Take it out of its owner's count of requests whose transmission has not begun. */
 extern void al_request_leave_unsent(AlRequest *request);
 
-/* Make ready for another use. */
-extern void al_request_reset(AlRequest *request);
-
+/* Free a request; its handle must have left the multi handle. */
 extern void al_request_destroy(AlRequest *request);
 
 /* Write a message into a result's detail, printable and cut at its size. */

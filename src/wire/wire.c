@@ -28,21 +28,19 @@
 
 #define OLDEST_LIBCURL 0x075000 /* 7.80.0, CURLOPT_PREREQFUNCTION */
 #define FIRST_KEPT 512			/* connections; more when more are under way */
-#define POOL_MAX 256			/* idle libcurl handles kept */
 #define EVENTS_PER_RUN 256
 #define STARVED_MAX 4096		/* bare tags kept; more cannot be under way in practice */
 
 struct AlWire
 {
-	CURLM	   *multi;
+	CURLM	   *multi;			/* NULL while there is no memory for one */
+	bool		unsound;		/* libcurl left a call half done */
 	AlRequestCommon common;
 	int64_t		deadline_us;	/* when libcurl wants to be called; -1: never */
 	AlRequest  *under_way;
 	int			n_under_way;
 	int			n_kept;			/* connections that libcurl may keep, busy ones included */
 	int			n_deaf;			/* of those, with a socket that epoll refused */
-	AlRequest  *pool;
-	int			n_pooled;
 	AlFinished *first_finished;
 	AlFinished *last_finished;
 	AlFinished *set_aside;
@@ -51,12 +49,12 @@ struct AlWire
 };
 
 static bool set_up(AlWire *wire, char *err, size_t err_len);
-static bool set_multi_options(AlWire *wire);
+static bool make_multi(AlWire *wire);
+static void act(AlWire *wire, curl_socket_t fd, int bits);
+static void begin_anew(AlWire *wire);
 static void clean_environment(void);
 static void ignore_sigpipe(void);
 static void start(AlWire *wire, const AlWireRequest *wanted, AlFinished *finished);
-static AlRequest *take_from_pool(AlWire *wire);
-static void give_to_pool(AlWire *wire, AlRequest *request);
 static void link_request(AlWire *wire, AlRequest *request);
 static void unlink_request(AlWire *wire, AlRequest *request);
 static void collect(AlWire *wire);
@@ -119,13 +117,6 @@ al_wire_destroy(AlWire *wire)
 
 		(void) curl_multi_remove_handle(wire->multi, request->easy);
 		unlink_request(wire, request);
-		al_request_destroy(request);
-	}
-	while (wire->pool)
-	{
-		AlRequest  *request = wire->pool;
-
-		wire->pool = request->next;
 		al_request_destroy(request);
 	}
 	(void) curl_multi_cleanup(wire->multi);
@@ -203,9 +194,10 @@ al_wire_run(AlWire *wire)
 {
 	struct epoll_event events[EVENTS_PER_RUN];
 	sigset_t	before;
-	int			running;
 	int			n;
 
+	if (wire->multi == NULL)
+		return;
 	block_signals(&before);
 
 	/* Sockets before time limits: an answer that is here is not late. */
@@ -215,16 +207,18 @@ al_wire_run(AlWire *wire)
 		int			bits = al_sockets_read_event(&wire->common.sockets, &events[i]);
 
 		if (bits != 0)
-			(void) curl_multi_socket_action(wire->multi, events[i].data.fd, bits, &running);
+			act(wire, events[i].data.fd, bits);
 	}
 	if (wire->deadline_us >= 0 && wire->deadline_us <= now_us())
 	{
 		wire->deadline_us = -1;
-		(void) curl_multi_socket_action(wire->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+		act(wire, CURL_SOCKET_TIMEOUT, 0);
 	}
 	collect(wire);
 	if (wire->n_deaf > 0)
 		end_deaf(wire);
+	if (wire->unsound)
+		begin_anew(wire);
 
 	restore_signals(&before);
 }
@@ -262,7 +256,8 @@ al_wire_abort_all(AlWire *wire)
 	sigset_t	before;
 
 	block_signals(&before);
-	collect(wire);
+	if (wire->multi)
+		collect(wire);
 	while (wire->under_way)
 	{
 		wire->under_way->aborted = true;
@@ -290,11 +285,12 @@ set_up(AlWire *wire, char *err, size_t err_len)
 	else if (!al_sockets_init(&wire->common.sockets))
 		failure = "could not create an epoll descriptor";
 	else if ((wire->set_aside = calloc(1, sizeof(AlFinished))) == NULL ||
-			 (wire->multi = curl_multi_init()) == NULL ||
 			 (wire->common.share = curl_share_init()) == NULL)
 		failure = "out of memory";
-	else if (!set_multi_options(wire))
-		failure = "libcurl refused an option";
+	else if (curl_share_setopt(wire->common.share, CURLSHOPT_SHARE,
+							   CURL_LOCK_DATA_SSL_SESSION) != CURLSHE_OK ||
+			 !make_multi(wire))
+		failure = "out of memory, or libcurl refused an option";
 	if (failure == NULL)
 	{
 		wire->common.ca_in_file = version->cainfo != NULL;
@@ -303,26 +299,63 @@ set_up(AlWire *wire, char *err, size_t err_len)
 
 	(void) snprintf(err, err_len, "%s", failure);
 	(void) curl_share_cleanup(wire->common.share);
-	(void) curl_multi_cleanup(wire->multi);
 	free(wire->set_aside);
 	al_sockets_release(&wire->common.sockets);
 	curl_global_cleanup();
 	return false;
 }
 
-/* Sets the options of the multi handle and of the share. */
+/* Makes the multi handle; false, and none, when that fails. */
 static bool
-set_multi_options(AlWire *wire)
+make_multi(AlWire *wire)
 {
-	CURLM	   *multi = wire->multi;
+	CURLM	   *multi = curl_multi_init();
 
-	return curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket) == CURLM_OK &&
-		curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, (void *) wire) == CURLM_OK &&
-		curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer) == CURLM_OK &&
-		curl_multi_setopt(multi, CURLMOPT_TIMERDATA, (void *) wire) == CURLM_OK &&
-		curl_multi_setopt(multi, CURLMOPT_PIPELINING, (long) CURLPIPE_NOTHING) == CURLM_OK &&
-		curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long) wire->n_kept) == CURLM_OK &&
-		curl_share_setopt(wire->common.share, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION) == CURLSHE_OK;
+	if (multi == NULL)
+		return false;
+	if (curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket) != CURLM_OK ||
+		curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, (void *) wire) != CURLM_OK ||
+		curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer) != CURLM_OK ||
+		curl_multi_setopt(multi, CURLMOPT_TIMERDATA, (void *) wire) != CURLM_OK ||
+		curl_multi_setopt(multi, CURLMOPT_PIPELINING, (long) CURLPIPE_NOTHING) != CURLM_OK ||
+		curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long) wire->n_kept) != CURLM_OK)
+	{
+		(void) curl_multi_cleanup(multi);
+		return false;
+	}
+	wire->multi = multi;
+	return true;
+}
+
+/* Lets libcurl act on a socket or on its time, unless it broke off before. */
+static void
+act(AlWire *wire, curl_socket_t fd, int bits)
+{
+	int			running;
+
+	if (!wire->unsound &&
+		curl_multi_socket_action(wire->multi, fd, bits, &running) != CURLM_OK)
+		wire->unsound = true;
+}
+
+/*
+ * Ends what is under way and replaces the multi handle.  When memory runs out
+ * in a call, libcurl (7.88.1) forgets sockets and timers of some transfers,
+ * which would then never end, and divides by zero in a later call.
+ */
+static void
+begin_anew(AlWire *wire)
+{
+	while (wire->under_way)
+	{
+		wire->under_way->local_failure = true;
+		end(wire, wire->under_way, CURLE_OUT_OF_MEMORY);
+	}
+	(void) curl_multi_cleanup(wire->multi);
+	wire->multi = NULL;
+	wire->deadline_us = -1;
+	wire->unsound = false;
+	(void) make_multi(wire);
 }
 
 /* Removes what would send requests elsewhere or write down session keys. */
@@ -366,8 +399,10 @@ ignore_sigpipe(void)
 static void
 start(AlWire *wire, const AlWireRequest *wanted, AlFinished *finished)
 {
-	AlRequest  *request = take_from_pool(wire);
+	AlRequest  *request = NULL;
 
+	if (wire->multi || make_multi(wire))
+		request = al_request_create(&wire->common);
 	if (request == NULL)
 	{
 		queue_refused(wire, finished, AL_END_LOCAL, "out of memory");
@@ -376,7 +411,7 @@ start(AlWire *wire, const AlWireRequest *wanted, AlFinished *finished)
 	if (!al_request_prepare(request, wanted, finished))
 	{
 		request->finished = NULL;
-		give_to_pool(wire, request);
+		al_request_destroy(request);
 		queue_refused(wire, finished, AL_END_LOCAL, "out of memory, or libcurl refused an option");
 		return;
 	}
@@ -389,35 +424,6 @@ start(AlWire *wire, const AlWireRequest *wanted, AlFinished *finished)
 		request->local_failure = true;
 		end(wire, request, CURLE_OUT_OF_MEMORY);
 	}
-}
-
-/* Finds or makes a request that is not in use. */
-static AlRequest *
-take_from_pool(AlWire *wire)
-{
-	AlRequest  *request = wire->pool;
-
-	if (request == NULL)
-		return al_request_create(&wire->common);
-	wire->pool = request->next;
-	wire->n_pooled--;
-	request->next = NULL;
-	return request;
-}
-
-/* Keeps a request for another use, unless there are enough. */
-static void
-give_to_pool(AlWire *wire, AlRequest *request)
-{
-	if (wire->n_pooled >= POOL_MAX)
-	{
-		al_request_destroy(request);
-		return;
-	}
-	al_request_reset(request);
-	request->next = wire->pool;
-	wire->pool = request;
-	wire->n_pooled++;
 }
 
 /* Enters a request among those under way. */
@@ -439,6 +445,7 @@ link_request(AlWire *wire, AlRequest *request)
 	}
 }
 
+/* Takes a request out from among those under way. */
 static void
 unlink_request(AlWire *wire, AlRequest *request)
 {
@@ -448,7 +455,6 @@ unlink_request(AlWire *wire, AlRequest *request)
 		wire->under_way = request->next;
 	if (request->next)
 		request->next->previous = request->previous;
-	request->next = request->previous = NULL;
 	wire->n_under_way--;
 }
 
@@ -514,7 +520,7 @@ end(AlWire *wire, AlRequest *request, CURLcode code)
 	(void) curl_multi_remove_handle(wire->multi, request->easy);
 	queue(wire, al_request_conclude(request, code));
 	unlink_request(wire, request);
-	give_to_pool(wire, request);
+	al_request_destroy(request);
 }
 
 /* Queues the result of a request that was never put under way. */

@@ -1,0 +1,209 @@
+# Ledger.pm: a server with the extension, a provider with a truth log, and the
+# waits between them.  Every wait is for a condition, with a bound.
+package Ledger;
+
+use strict;
+use warnings;
+use Exporter 'import';
+use IPC::Run ();
+use JSON::PP;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+our @EXPORT = qw(start_server start_provider truth truth_by_action effects poll poll_sql
+  refund_service refund_tool action_row pid_of_dispatcher slow_wait_for_start);
+
+# Start a server with the extension in database "postgres".
+#   fault => 1     the fault build
+#   conf => text   more lines for postgresql.conf
+#   extension => 0 do not create the extension
+#   name => text
+sub start_server
+{
+	my (%o) = @_;
+	my @args;
+	push @args, install_path => $ENV{AL_PG_FAULT_BIN} =~ s{/bin$}{}r if $o{fault};
+	my $node = PostgreSQL::Test::Cluster->new($o{name} // 'main', @args);
+	$node->init(%{ $o{init} // {} });
+	$node->append_conf('postgresql.conf', <<"CONF");
+shared_preload_libraries = 'actionledger'
+fsync = on
+max_prepared_transactions = 10
+actionledger.poll_interval = '200ms'
+log_min_messages = info
+restart_after_crash = on
+@{[ $o{conf} // '' ]}
+CONF
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION actionledger')
+	  unless defined $o{extension} && !$o{extension};
+	return $node;
+}
+
+# Start a provider of its own for this test file; returns an object with
+# {port}, {url}, {truth}.  It ends with the test.
+my @providers;
+
+sub start_provider
+{
+	my (@args) = @_;
+	my $n = scalar @providers;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	my $p = { truth => "$dir/truth", portfile => "$dir/port", log => "$dir/log" };
+	$p->{handle} = IPC::Run::start(
+		[ "$ENV{AL_BUILD}/provider", '--truth', $p->{truth}, '--port-file', $p->{portfile}, @args ],
+		'<', \undef, '>', $p->{log}, '2>&1');
+	poll(sub { -s $p->{portfile} }, 'the provider listens');
+	$p->{port} = slurp_file($p->{portfile}) =~ s/\s//gr;
+	my $scheme = (grep { $_ eq '--tls' } @args) ? 'https' : 'http';
+	$p->{url} = "$scheme://127.0.0.1:$p->{port}";
+	push @providers, $p;
+	return $p;
+}
+
+END
+{
+	my $status = $?;
+	for my $p (@providers) { $p->{handle}->kill_kill if $p->{handle}; }
+	$? = $status;
+}
+
+# All lines of a provider's truth log, decoded; a last line that is still being
+# written is left out.
+sub truth
+{
+	my ($p) = @_;
+	return map { decode_json($_) } grep { /^\{.*\}$/ } split /\n/, slurp_file($p->{truth});
+}
+
+# { action_id => { received => n, executed => n, replayed => n, answered => n, keys => {}, bodies => {} } }
+sub truth_by_action
+{
+	my ($p) = @_;
+	my %by;
+	for my $t (truth($p))
+	{
+		next unless defined $t->{action};
+		my ($id) = $t->{action} =~ m{/(\d+)$};
+		$by{$id}{ $t->{ev} }++;
+		$by{$id}{keys}{ $t->{key} }++ if defined $t->{key} && $t->{ev} eq 'received';
+		$by{$id}{bodies}{ $t->{body_sha256} }++ if $t->{ev} eq 'received';
+	}
+	return \%by;
+}
+
+# How many effects the provider has executed, for one action or for all.
+sub effects
+{
+	my ($p, $action_id) = @_;
+	return scalar grep {
+		$_->{ev} eq 'executed' && (!defined $action_id || ($_->{action} // '') =~ m{/\Q$action_id\E$})
+	} truth($p);
+}
+
+# Wait until the code returns true; dies, naming the condition, after $bound seconds (30).
+sub poll
+{
+	my ($code, $what, $bound) = @_;
+	my $end = time + ($bound // 30);
+	while (time < $end)
+	{
+		my $r = $code->();
+		return $r if $r;
+		sleep 0.02;
+	}
+	die "gave up waiting until $what";
+}
+
+# Wait until a query returns 't' in one row; survives a server that is restarting.
+sub poll_sql
+{
+	my ($node, $sql, $what, $bound) = @_;
+	my ($out, $err) = ('', '');
+	my $ok = eval {
+		poll(
+			sub {
+				my $rc = $node->psql('postgres', $sql, stdout => \$out, stderr => \$err, timeout => 20);
+				return defined $rc && $rc == 0 && $out eq 't';
+			},
+			$what, $bound);
+	};
+	die "$@: last answer \"$out\" \"$err\"" unless $ok;
+	return 1;
+}
+
+# Define a service at a provider.  honoured => 0 for one without keys; options: more options, JSON text without braces.
+sub refund_service
+{
+	my ($node, $p, %o) = @_;
+	my $name = $o{name} // 'pay';
+	my $keys = ($o{honoured} // 1)
+	  ? '{"window": "24h", "replay_header": "Idempotent-Replayed"}' : '"none"';
+	my $more = $o{options} ? ", $o{options}" : '';
+	return $node->safe_psql('postgres',
+		qq{SELECT actionledger.create_service('$name', '$p->{url}', '{"allow_private": true, "idempotency": $keys$more}')});
+}
+
+# Define a tool with arguments refund_id and amount.  do => the provider's behaviour.
+#   mode => keyed | unkeyed | read (first path segment)
+sub refund_tool
+{
+	my ($node, %o) = @_;
+	my $name = $o{name} // 'refund';
+	my $service = $o{service} // 'pay';
+	my $type = $o{type} // 'non_idempotent';
+	my $mode = $o{mode} // 'keyed';
+	my $request = $o{request} // "POST /$mode/refunds?do=" . ($o{do} // 'ok');
+	my $more = $o{options} ? ", $o{options}" : '';
+	$request =~ s/'/''/g;
+	return $node->safe_psql('postgres', qq{SELECT actionledger.create_tool('$name', '$service', '$request', '$type',
+	  identity => 'refund:{refund_id}',
+	  input => '{"required": ["refund_id", "amount"], "properties": {"refund_id": {"type": "string"}, "amount": {"type": "integer"}}}',
+	  options => '{"timeout": "@{[ $o{timeout} // '2s' ]}", "external_ref": "\$.id", "summary": "refund {amount} for {refund_id}",
+	    "retry": {"attempts": @{[ $o{attempts} // 4 ]}, "base": "@{[ $o{base} // '100ms' ]}", "cap": "1s"}$more}')});
+}
+
+# One action's row as a hash.
+sub action_row
+{
+	my ($node, $action_id) = @_;
+	my $json = $node->safe_psql('postgres', "SELECT to_jsonb(a) FROM actionledger.action a WHERE action_id = $action_id");
+	return $json eq '' ? undef : decode_json($json);
+}
+
+# The process id of the running dispatcher, once there is one.
+sub pid_of_dispatcher
+{
+	my ($node, $other_than) = @_;
+	my $pid;
+	poll(
+		sub {
+			my ($out, $err) = ('', '');
+			my $rc = $node->psql('postgres',
+				"SELECT pid FROM actionledger.workers WHERE worker LIKE 'dispatcher%' AND state = 'running'",
+				stdout => \$out, stderr => \$err, timeout => 20);
+			return 0 unless defined $rc && $rc == 0 && $out =~ /^(\d+)$/m;
+			$pid = $1;
+			return !defined $other_than || $pid != $other_than;
+		},
+		'a dispatcher runs', 60);
+	return $pid;
+}
+
+# Start a server again after its postmaster was killed: an orphaned child may
+# keep the shared memory for a moment.
+sub slow_wait_for_start
+{
+	my ($node, $bound) = @_;
+	poll(
+		sub {
+			return 1 if $node->start(fail_ok => 1);
+			return 0;
+		},
+		'the server starts again', $bound // 60);
+	return;
+}
+
+1;
