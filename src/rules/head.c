@@ -58,7 +58,7 @@ al_head_line(AlHead *head, const char *line, size_t len, const char *const *keep
 	if (text_len > 0 && line[text_len - 1] == '\r')
 		text_len--;
 
-	if (head->status == 0 || starts_with(line, len, "HTTP/"))
+	if (head->status == 0 || head->between || starts_with(line, len, "HTTP/"))
 	{
 		int			status = parse_status_line(line, len);
 
@@ -72,6 +72,8 @@ al_head_line(AlHead *head, const char *line, size_t len, const char *const *keep
 		/* Without its line feed it is a cut, not a blank line. */
 		if (ended && head->status >= 200)
 			head->complete = true;
+		else if (ended)
+			head->between = true;
 	}
 	else
 		take_field(head, line, text_len, keep);

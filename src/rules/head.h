@@ -30,6 +30,7 @@ typedef struct AlHead
 {
 	int			status;			/* of the last well-formed status line; 0 when none */
 	bool		complete;		/* blank line after a final (>= 200) status line seen */
+	bool		between;		/* an informational head has ended: a status line must follow */
 	bool		malformed;		/* a status line that is none, or too many bytes */
 	bool		chunked;		/* Transfer-Encoding ends in chunked */
 	bool		has_length;		/* a valid Content-Length */
