@@ -41,11 +41,7 @@ COMMENT ON COLUMN actionledger.ledger.control_inode IS 'Inode of global/pg_contr
 -- A restored dump brings its own row, which takes the place of the one that
 -- CREATE EXTENSION has just made.
 CREATE FUNCTION actionledger._ledger_replace() RETURNS trigger
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS
-$$BEGIN
-    DELETE FROM actionledger.ledger;
-    RETURN NEW;
-END$$;
+    LANGUAGE c AS 'MODULE_PATHNAME', 'al_ledger_replace';
 COMMENT ON FUNCTION actionledger._ledger_replace() IS 'Lets the ledger row of a restored dump replace the new one';
 REVOKE ALL ON FUNCTION actionledger._ledger_replace() FROM PUBLIC;
 CREATE TRIGGER ledger_replace BEFORE INSERT ON actionledger.ledger
@@ -98,11 +94,13 @@ CREATE SEQUENCE actionledger.action_seq;
 COMMENT ON SEQUENCE actionledger.action_seq IS 'Numbers actions';
 
 -- Half of each page is left free: the mark and the outcome are heap-only
--- updates, so no indexed column may ever change.
+-- updates, so no indexed column may ever change.  What changes stands before
+-- what is frozen, so that WAL holds only the former.
 CREATE TABLE actionledger.action (
     action_id        bigint PRIMARY KEY DEFAULT nextval('actionledger.action_seq'),
     tool_id          int NOT NULL,
     service_id       int NOT NULL,
+    created_at       timestamptz NOT NULL,
     status           actionledger.status NOT NULL,
     next_step        actionledger.next_step NOT NULL,
     known            actionledger.known NOT NULL DEFAULT 'nothing',
@@ -116,31 +114,30 @@ CREATE TABLE actionledger.action (
     key_ends_at      timestamptz,
     expires_at       timestamptz,
     cancelled_at     timestamptz,
-    created_at       timestamptz NOT NULL,
     finished_at      timestamptz,
-    args_hash        bytea NOT NULL,
+    external_ref     text,
+    confirmed_by     text,
+    error_code       text,
+    error_message    text,
+    approved_by      text,
+    assigned_to      text,
+    result           jsonb,
     idempotency_key  text NOT NULL CHECK (idempotency_key <> ''),
     identity         text NOT NULL CHECK (identity <> ''),
     requested_by     text NOT NULL,
     session_by       text,
     actor            text,
-    method           text NOT NULL,
-    url              text NOT NULL,
-    headers          text NOT NULL,
-    body             bytea,
-    args             jsonb NOT NULL,
+    owner            text,
     run_id           text,
     summary          text,
     target           text,
-    owner            text,
-    assigned_to      text,
-    approved_by      text,
-    external_ref     text,
-    result           jsonb,
-    confirmed_by     text,
-    error_code       text,
-    error_message    text,
-    meta             jsonb
+    args_hash        bytea NOT NULL,
+    method           text NOT NULL,
+    url              text NOT NULL,
+    headers          text NOT NULL,
+    meta             jsonb,
+    args             jsonb NOT NULL,
+    body             bytea
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE actionledger.action IS 'One row per intended operation: the frozen request, what is known of it and what may happen next';
 COMMENT ON COLUMN actionledger.action.claimed_by IS 'Incarnation of the dispatcher that has an attempt open; its lock, not the clock, tells whether it lives';
@@ -181,13 +178,17 @@ CREATE TABLE actionledger.attempt (
     category          text,
     detail            text,
     external_ref      text,
-    timing_us         int[],
+    resolved_us       int,
+    connected_us      int,
+    tls_us            int,
+    first_byte_us     int,
+    total_us          int,
     response_headers  text,
     body              bytea,
     PRIMARY KEY (action_id, attempt)
 ) WITH (fillfactor = 40);
 COMMENT ON TABLE actionledger.attempt IS 'One row per send or lookup: written before the first byte leaves, closed once';
-COMMENT ON COLUMN actionledger.attempt.timing_us IS 'Microseconds from the start to: resolved, connected, TLS, first byte, end; 0 when not reached';
+COMMENT ON COLUMN actionledger.attempt.total_us IS 'Microseconds from the start of the transfer to its end; like the four before, NULL when not reached';
 COMMENT ON COLUMN actionledger.attempt.sent IS 'False only when it is proven that no request byte left';
 
 CREATE SEQUENCE actionledger.event_seq;

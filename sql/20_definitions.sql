@@ -33,20 +33,34 @@ CREATE FUNCTION actionledger.revoke_tool(tool text, role text)
     RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_revoke_tool';
 COMMENT ON FUNCTION actionledger.revoke_tool(text, text) IS 'Take the permission back; actions of that role that are not yet sent are blocked at send';
 
+-- Who may see an action: its requester and members of that role, the tool's
+-- owner, operators.
+CREATE FUNCTION actionledger._may_see(requested_by text, owner text)
+    RETURNS bool LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_may_see';
+COMMENT ON FUNCTION actionledger._may_see(text, text) IS 'Visibility of an action for the current role';
 
-CREATE VIEW actionledger.services WITH (security_barrier) AS
-    SELECT s.name, s.base_url, s.options, s.created_by, s.created_at, s.altered_at
-    FROM actionledger.service s;
-COMMENT ON VIEW actionledger.services IS 'Destinations as defined; secrets appear by reference only';
-
+-- A tool is seen by who may perform it; its options, and services, by who looks
+-- after them, since a header may hold more than a reference to a secret.
 CREATE VIEW actionledger.tools WITH (security_barrier) AS
-    SELECT t.name AS tool, s.name AS service, t.request, t.action_type, t.identity, t.input, t.options,
+    SELECT t.name AS tool, s.name AS service, t.request, t.action_type, t.identity, t.input,
+           CASE WHEN x.looks_after THEN t.options END AS options,
            t.options ->> 'owner' AS owner,
            ARRAY(SELECT g.role FROM actionledger.tool_grant g WHERE g.tool_id = t.tool_id ORDER BY g.role) AS granted_to,
            t.created_by, t.created_at, t.altered_at
-    FROM actionledger.tool t JOIN actionledger.service s USING (service_id)
-    WHERE t.dropped_at IS NULL;
-COMMENT ON VIEW actionledger.tools IS 'Action types that can be performed';
+    FROM actionledger.tool t JOIN actionledger.service s USING (service_id),
+         LATERAL (SELECT actionledger._may_see(t.created_by, t.options ->> 'owner') OR
+                         has_function_privilege('actionledger.create_tool(text,text,text,text,text,jsonb,jsonb,bool)', 'EXECUTE') AS looks_after) x
+    WHERE t.dropped_at IS NULL
+      AND (x.looks_after OR EXISTS (SELECT FROM actionledger.tool_grant g WHERE g.tool_id = t.tool_id AND actionledger._may_see(g.role, NULL)));
+COMMENT ON VIEW actionledger.tools IS 'Action types that you may perform or look after; options only for who looks after them';
+
+CREATE VIEW actionledger.services WITH (security_barrier) AS
+    SELECT s.name, s.base_url, s.options, s.created_by, s.created_at, s.altered_at
+    FROM actionledger.service s
+    WHERE actionledger._may_see(s.created_by, NULL) OR has_function_privilege('actionledger.create_service(text,text,jsonb,bool)', 'EXECUTE');
+COMMENT ON VIEW actionledger.services IS 'Destinations as defined, for administrators and operators';
+
+GRANT SELECT ON actionledger.tools, actionledger.services TO PUBLIC;
 
 -- An administrator is whoever may execute the functions that define.
 REVOKE ALL ON FUNCTION

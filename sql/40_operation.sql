@@ -18,13 +18,7 @@ REVOKE ALL ON FUNCTION actionledger.resolve(bigint, text, jsonb, text, text, boo
 CREATE FUNCTION actionledger.cancel(action_id bigint, note text DEFAULT NULL)
     RETURNS actionledger.decided LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_cancel';
 COMMENT ON FUNCTION actionledger.cancel(bigint, text) IS
-    'Ask that an action not happen. Before any send: failed (cancelled). After one: the request is noted, nothing is sent again, and the outcome stays open until evidence decides. For who asked for it, and operators';
-
--- Who may see an action: its requester and members of that role, the tool's
--- owner, operators.
-CREATE FUNCTION actionledger._may_see(requested_by text, owner text)
-    RETURNS bool LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_may_see';
-COMMENT ON FUNCTION actionledger._may_see(text, text) IS 'Visibility of an action for the current role';
+    'Ask that an action not happen. Before any send: failed (cancelled). After one: the request is noted, nothing is sent again, and the outcome stays open until evidence decides. For who asked for it, the tool''s owner, and operators';
 
 CREATE FUNCTION actionledger._duration(value text, fallback interval)
     RETURNS interval LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_duration';
@@ -92,13 +86,11 @@ CREATE VIEW actionledger.attempts WITH (security_barrier) AS
     SELECT at.action_id, at.attempt, at.kind, at.started_at, at.finished_at - at.started_at AS took, at.sent, at.http_status,
            at.verdict, at.category, at.detail, make_interval(secs => at.retry_after_s) AS retry_after, at.external_ref,
            at.incarnation, at.truncated,
-           CASE WHEN at.timing_us IS NOT NULL THEN
-               jsonb_build_object('resolved_us', at.timing_us[1], 'connected_us', at.timing_us[2], 'tls_us', at.timing_us[3],
-                                  'first_byte_us', at.timing_us[4], 'total_us', at.timing_us[5]) END AS timing,
+           jsonb_strip_nulls(jsonb_build_object('resolved_us', at.resolved_us, 'connected_us', at.connected_us, 'tls_us', at.tls_us,
+                                                'first_byte_us', at.first_byte_us, 'total_us', at.total_us)) AS timing,
            (SELECT jsonb_object_agg(lower(split_part(line, ': ', 1)), substr(line, strpos(line, ': ') + 2))
               FROM regexp_split_to_table(at.response_headers, E'\n') AS line WHERE line <> '') AS response_headers,
-           encode(substr(at.body, 1, 1000), 'escape') AS body_excerpt,
-           at.deadline
+           encode(substr(at.body, 1, 1000), 'escape') AS body_excerpt
     FROM actionledger.attempt at JOIN actionledger.action a USING (action_id)
     WHERE actionledger._may_see(a.requested_by, a.owner);
 COMMENT ON VIEW actionledger.attempts IS 'Every send: when, how it ended, what that proves. sent is false only with proof; an open attempt has no verdict yet';

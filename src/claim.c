@@ -14,14 +14,13 @@
 
 #include "authority.h"
 #include "claim.h"
-#include "rules/fault.h"
 #include "secrets.h"
 #include "settings.h"
 #include "words.h"
 
 /* Names of the answer's headers that are kept. */
 static const char *const kept_headers[] = {
-	"content-type", "date", "location", "retry-after", "request-id", "x-request-id", NULL
+	"location", "retry-after", "request-id", "x-request-id", NULL
 };
 
 /* What has been put together for one claim. */
@@ -34,6 +33,7 @@ typedef struct Draft
 	AlEvent    *events;
 	int			n_events;
 	TimestampTz now;
+	char	   *ledger;			/* the ledger's namespace as text */
 } Draft;
 
 static bool consider(Draft *draft, AlDueAction *action, AlLane *lane);
@@ -67,6 +67,7 @@ al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
 	advance_lanes(dispatcher, lots, n_lots, actions, n, draft.now);
 	if (n == 0)
 		return;
+	draft.ledger = DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&dispatcher->namespace_id)));
 	claim->claimed = palloc0(n * sizeof(AlClaimed));
 	draft.moves = palloc0(n * sizeof(AlMove));
 	draft.events = palloc0(n * sizeof(AlEvent));
@@ -80,11 +81,11 @@ al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
 	marks = palloc(n * sizeof(AlMark));
 	for (int i = 0; i < claim->n; i++)
 		marks[i] = claim->claimed[i].mark;
-	(void) AL_FAULT_POINT("claim");
+	AL_FAULT_ERROR("claim");
 	al_ledger_mark(marks, claim->n, dispatcher->incarnation, draft.now);
 	al_ledger_move(draft.moves, draft.n_moves, draft.now);
 	al_ledger_event(draft.events, draft.n_events, dispatcher->incarnation);
-	(void) AL_FAULT_POINT("mark_written");
+	AL_FAULT_ERROR("mark_written");
 }
 
 /* Hands the requests to the wire. */
@@ -108,7 +109,8 @@ al_claim_send(AlDispatcher *dispatcher, AlClaim *claim, bool gate_open)
 		for (int h = 0; h < claimed->request.n_headers; h++)
 			al_secrets_forget(unconstify(char *, claimed->request.headers[h]));
 	}
-	(void) AL_FAULT_POINT("gate_passed");
+	if (claim->n > 0)
+		(void) AL_FAULT_POINT("gate_passed");
 }
 
 /* Forgets a claim whose transaction failed. */
@@ -295,9 +297,7 @@ request_headers(Draft *draft, const AlDueAction *action, char **missing)
 		}
 		lines = lappend(lines, resolved);
 	}
-	lines = lappend(lines, psprintf("Actionledger-Action: %s/" INT64_FORMAT,
-									DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(namespace_id))),
-									action->standing.action_id));
+	lines = lappend(lines, psprintf("Actionledger-Action: %s/" INT64_FORMAT, draft->ledger, action->standing.action_id));
 	lines = lappend(lines, psprintf("Actionledger-Attempt: %d", action->standing.attempts + 1));
 	lines = lappend(lines, trace_parent(namespace_id, action->standing.action_id));
 	return lines;

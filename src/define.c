@@ -57,9 +57,15 @@ static AlStatement select_tools_of_service = {
 	"WHERE s.name = $1 AND t.dropped_at IS NULL",
 	1, {TEXTOID}
 };
+static AlStatement delete_unused_tools = {
+	"DELETE FROM actionledger.tool t USING actionledger.service s WHERE t.service_id = s.service_id AND s.name = $1 "
+	"AND t.dropped_at IS NOT NULL AND NOT EXISTS (SELECT FROM actionledger.action a WHERE a.tool_id = t.tool_id)",
+	1, {TEXTOID}
+};
 static AlStatement delete_service = {
 	"DELETE FROM actionledger.service s WHERE s.name = $1 "
-	"AND NOT EXISTS (SELECT FROM actionledger.tool t WHERE t.service_id = s.service_id)",
+	"AND NOT EXISTS (SELECT FROM actionledger.tool t WHERE t.service_id = s.service_id) "
+	"AND NOT EXISTS (SELECT FROM actionledger.action a WHERE a.service_id = s.service_id)",
 	1, {TEXTOID}
 };
 static AlStatement insert_tool = {
@@ -208,11 +214,12 @@ al_drop_service(PG_FUNCTION_ARGS)
 	al_session_begin(&session, true);
 	if (al_statement_run(&select_service, &value, NULL) == 0)
 		no_such_service(name);
+	(void) al_statement_run(&delete_unused_tools, &value, NULL);
 	if (al_statement_run(&delete_service, &value, NULL) == 0)
 		ereport(ERROR,
 				(errcode(AL_ERR_IN_USE),
 				 errmsg("service \"%s\" is in use", name),
-				 errdetail("Tools, or the history of dropped tools, refer to it."),
+				 errdetail("Tools refer to it, or actions, finished ones included."),
 				 errhint("Drop its tools with actionledger.drop_tool(); a service with history is kept, "
 						 "since a forgotten identity could be performed again.")));
 	al_registry_changed();

@@ -64,6 +64,7 @@ static void end_life(void);
 static int	most_requests(void);
 static bool extension_is_here(void);
 static void on_sigterm(SIGNAL_ARGS);
+static void on_sigint(SIGNAL_ARGS);
 static void on_dispatcher_exit(int code, Datum arg);
 
 /* Runs until told to stop. */
@@ -75,6 +76,7 @@ al_dispatcher_main(Datum arg)
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, on_sigterm);
+	pqsignal(SIGINT, on_sigint);
 	BackgroundWorkerUnblockSignals();
 
 	memset(&dispatcher, 0, sizeof(dispatcher));
@@ -139,6 +141,7 @@ override_settings(void)
 		{"enable_hashjoin", "off"},
 		{"enable_mergejoin", "off"},
 		{"enable_material", "off"},
+		{"enable_memoize", "off"},
 		{"jit", "off"},
 		{"max_parallel_workers_per_gather", "0"}
 	};
@@ -245,12 +248,10 @@ loop(AlWorkerSlot *slot)
 			dispatcher.lanes.generation = 0;
 		}
 		if (turn_is_due(now))
-		{
 			al_turn_run(&dispatcher);
-			slot->in_flight = al_wire_in_flight(dispatcher.wire);
-		}
 		al_wire_run(dispatcher.wire);
 		al_turn_collect(&dispatcher);
+		slot->in_flight = al_wire_in_flight(dispatcher.wire);
 		(void) WaitEventSetWait(events, sleep_ms(GetCurrentTimestamp(), next_scan), &event, 1, PG_WAIT_EXTENSION);
 		if (!PostmasterIsAlive())
 			proc_exit(1);
@@ -455,6 +456,17 @@ on_sigterm(SIGNAL_ARGS)
 	}
 	SetLatch(MyLatch);
 	errno = save_errno;
+}
+
+/*
+ * Cancels the transaction of a turn; the loop tries it again.  Between turns
+ * there is nothing to cancel, and what is under way is not given up.
+ */
+static void
+on_sigint(SIGNAL_ARGS)
+{
+	if (dispatcher.in_turn)
+		StatementCancelHandler(postgres_signal_arg);
 }
 
 /* Leaves the roster; the launcher sees to a successor. */

@@ -53,6 +53,7 @@ al_result_by_identity(PG_FUNCTION_ARGS)
 {
 	Datum		values[2] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)};
 	int64		action_id = 0;
+	Jsonb	   *envelope;
 	AlSession	session;
 	AlSeen		seen;
 
@@ -60,7 +61,15 @@ al_result_by_identity(PG_FUNCTION_ARGS)
 	if (al_statement_run(&select_by_identity, values, NULL) > 0)
 		action_id = al_column_int8(0, 1);
 	al_session_end(&session);
-	PG_RETURN_JSONB_P(look(action_id, &seen));
+	envelope = action_id != 0 ? al_envelope(action_id, GetUserId(), &seen) : NULL;
+	if (envelope == NULL)
+		ereport(ERROR,
+				(errcode(AL_ERR_UNKNOWN_ACTION),
+				 errmsg("there is no such action that you may see"),
+				 errdetail("No action at service \"%s\" has the identity \"%s\", or it belongs to others.",
+						   text_to_cstring(PG_GETARG_TEXT_PP(0)), text_to_cstring(PG_GETARG_TEXT_PP(1))),
+				 errhint("See the view actionledger.actions for those that you may see.")));
+	PG_RETURN_JSONB_P(envelope);
 }
 
 /* wait(action_id, timeout) */

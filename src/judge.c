@@ -177,7 +177,7 @@ fill_closing(const AlEnded *ended, const AlOutcome *outcome, int64 retry_after_s
 	closing->curl_code = ended->result->curl_code;
 	closing->truncated = ended->result->body_capped ||
 		(ended->evidence.head_complete && !ended->evidence.framing_complete);
-	closing->detail = pstrdup(ended->result->detail);
+	closing->detail = ended->result->detail[0] ? pstrdup(ended->result->detail) : NULL;
 	if (!bare)
 		keep_answer(ended->result, closing);
 }

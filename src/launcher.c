@@ -126,7 +126,11 @@ list_wanted(void)
 	return wanted;
 }
 
-/* Adds databases in which work was announced and nobody is there to do it. */
+/*
+ * Adds databases in which work was announced and nobody is there to do it.  An
+ * announcement is done with where the setting says the same: from then on the
+ * setting decides, so that turning it off is enough.
+ */
 static List *
 take_pokes(List *wanted)
 {
@@ -137,9 +141,9 @@ take_pokes(List *wanted)
 	LWLockRelease(al_roster->lock);
 	for (int i = 0; i < AL_ROSTER_POKES; i++)
 	{
-		if (!OidIsValid(pokes[i]) || list_member_oid(wanted, pokes[i]))
+		if (!OidIsValid(pokes[i]))
 			continue;
-		if (al_database_connectable(pokes[i]))
+		if (!list_member_oid(wanted, pokes[i]) && al_database_connectable(pokes[i]))
 			wanted = lappend_oid(wanted, pokes[i]);
 		else
 		{

@@ -63,14 +63,16 @@ static AlStatement lock_actions = {
 static AlStatement close_attempts = {
 	"UPDATE actionledger.attempt t SET finished_at = u.finished_at, verdict = u.verdict::actionledger.verdict, category = u.category, "
 	"sent = u.sent, truncated = u.truncated, http_status = u.http_status, curl_code = u.curl_code, retry_after_s = u.retry_after_s, "
-	"detail = u.detail, external_ref = u.external_ref, timing_us = u.timing::int[], response_headers = u.headers, body = u.body "
+	"detail = u.detail, external_ref = u.external_ref, response_headers = u.headers, body = u.body, resolved_us = u.resolved, "
+	"connected_us = u.connected, tls_us = u.tls, first_byte_us = u.first_byte, total_us = u.total "
 	"FROM unnest($1::bigint[], $2::int[], $3::timestamptz[], $4::text[], $5::text[], $6::bool[], $7::bool[], $8::int[], $9::int[], $10::int[], "
-	"            $11::text[], $12::text[], $13::text[], $14::text[], $15::bytea[]) "
+	"            $11::text[], $12::text[], $13::text[], $14::bytea[], $15::int[], $16::int[], $17::int[], $18::int[], $19::int[]) "
 	"     AS u(action_id, attempt, finished_at, verdict, category, sent, truncated, http_status, curl_code, retry_after_s, "
-	"          detail, external_ref, timing, headers, body) "
+	"          detail, external_ref, headers, body, resolved, connected, tls, first_byte, total) "
 	"WHERE t.action_id = u.action_id AND t.attempt = u.attempt AND t.finished_at IS NULL",
-	15, {INT8ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, BOOLARRAYOID, INT4ARRAYOID,
-		INT4ARRAYOID, INT4ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BYTEAARRAYOID}
+	19, {INT8ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, BOOLARRAYOID, INT4ARRAYOID,
+		INT4ARRAYOID, INT4ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BYTEAARRAYOID,
+		INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID}
 };
 static AlStatement move_actions = {
 	"UPDATE actionledger.action a SET status = u.status::actionledger.status, next_step = u.step::actionledger.next_step, "
@@ -260,19 +262,18 @@ al_ledger_lock(const int64 *action_ids, int n, AlStanding **standings)
 void
 al_ledger_close(const AlClosing *closings, int n)
 {
-	static const Oid types[15] = {INT8OID, INT4OID, TIMESTAMPTZOID, TEXTOID, TEXTOID, BOOLOID, BOOLOID, INT4OID,
-	INT4OID, INT4OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID};
-	Column		columns[15];
-	Datum		values[15];
+	static const Oid types[19] = {INT8OID, INT4OID, TIMESTAMPTZOID, TEXTOID, TEXTOID, BOOLOID, BOOLOID, INT4OID,
+		INT4OID, INT4OID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID, INT4OID, INT4OID, INT4OID, INT4OID, INT4OID};
+	Column		columns[19];
+	Datum		values[19];
 
 	if (n == 0)
 		return;
-	for (int c = 0; c < 15; c++)
+	for (int c = 0; c < 19; c++)
 		columns[c] = column_create(types[c], n);
 	for (int i = 0; i < n; i++)
 	{
 		const AlClosing *closing = &closings[i];
-		const int32 *us = closing->timing_us;
 
 		column_set(&columns[0], i, Int64GetDatum(closing->action_id));
 		column_set(&columns[1], i, Int32GetDatum(closing->attempt));
@@ -288,12 +289,16 @@ al_ledger_close(const AlClosing *closings, int n)
 			column_set(&columns[9], i, Int32GetDatum((int32) Min(closing->retry_after_s, PG_INT32_MAX)));
 		column_set_text(&columns[10], i, closing->detail);
 		column_set_text(&columns[11], i, closing->external_ref);
-		column_set_text(&columns[12], i, psprintf("{%d,%d,%d,%d,%d}", us[0], us[1], us[2], us[3], us[4]));
-		column_set_text(&columns[13], i, closing->headers);
+		column_set_text(&columns[12], i, closing->headers);
 		if (closing->body != NULL)
-			column_set(&columns[14], i, PointerGetDatum(closing->body));
+			column_set(&columns[13], i, PointerGetDatum(closing->body));
+		for (int t = 0; t < lengthof(closing->timing_us); t++)
+		{
+			if (closing->timing_us[t] > 0)
+				column_set(&columns[14 + t], i, Int32GetDatum(closing->timing_us[t]));
+		}
 	}
-	for (int c = 0; c < 15; c++)
+	for (int c = 0; c < 19; c++)
 		values[c] = column_array(&columns[c]);
 	(void) al_statement_run(&close_attempts, values, NULL);
 }

@@ -44,6 +44,7 @@ static void warn_of_repeat(const AlPrepared *prepared);
 static void warn_if_nobody_sends(void);
 static BulkItem *read_items(FunctionCallInfo fcinfo, const AlTool *tool, const AlProposal *common, bool skip, int *n);
 static void attempt_item(const AlTool *tool, BulkItem *item, void (*step) (const AlTool *, BulkItem *), bool skip);
+static void name_item(void *number);
 static void identify_item(const AlTool *tool, BulkItem *item);
 static void prepare_item(const AlTool *tool, BulkItem *item);
 static int	compare_identities(const void *a, const void *b);
@@ -246,7 +247,11 @@ attempt_item(const AlTool *tool, BulkItem *item, void (*step) (const AlTool *, B
 
 	if (!skip)
 	{
+		ErrorContextCallback callback = {.previous = error_context_stack, .callback = name_item, .arg = &item->number};
+
+		error_context_stack = &callback;
 		step(tool, item);
+		error_context_stack = callback.previous;
 		return;
 	}
 	BeginInternalSubTransaction(NULL);
@@ -268,6 +273,13 @@ attempt_item(const AlTool *tool, BulkItem *item, void (*step) (const AlTool *, B
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
+}
+
+/* Tells which item an error is about. */
+static void
+name_item(void *number)
+{
+	errcontext("item %d of perform_many", *(int *) number);
 }
 
 /* Validates an item and finds its identity. */

@@ -51,21 +51,16 @@ static AlStatement select_same = {
 	"FROM actionledger.action a WHERE a.service_id OPERATOR(pg_catalog.=) $1 AND a.identity OPERATOR(pg_catalog.=) $2",
 	2, {INT4OID, TEXTOID}
 };
-static AlStatement select_namespace = {
-	"SELECT l.namespace FROM actionledger.ledger l", 0, {0}
-};
-
 static bool insert(const AlTool *tool, const AlProposal *proposal, const char *identity, const uint8 *hash, int64 action_id,
 				   AlStory *story);
 static bool find_same(const AlTool *tool, const AlProposal *proposal, char *identity, const uint8 *hash, AlStory *story);
 static bool insert_waiting(Datum *values, const char *nulls, const char *identity);
 static AL_NORETURN void raise_held(const char *identity);
 static int64 next_action_id(void);
-static const pg_uuid_t *ledger_namespace(void);
 static void check_identity(const char *identity);
 static TimestampTz option_time(const char *name, JsonbValue *value);
 static char *option_text(const char *name, JsonbValue *value);
-static AL_NORETURN void bad_option(const char *name, const char *want);
+static AL_NORETURN void bad_option(const char *name, const char *what);
 
 /* Reads the options of a call. */
 void
@@ -76,7 +71,7 @@ al_prepare_options(AlProposal *proposal, Jsonb *options, bool *on_error_skip)
 	JsonbValue	value;
 
 	if (!JB_ROOT_IS_OBJECT(options))
-		bad_option("", "an object");
+		bad_option("", "want an object");
 	it = JsonbIteratorInit(&options->root);
 	if (JsonbIteratorNext(&it, &key, true) != WJB_BEGIN_OBJECT)
 		return;
@@ -98,7 +93,7 @@ al_prepare_options(AlProposal *proposal, Jsonb *options, bool *on_error_skip)
 			char	   *choice = option_text(name, &value);
 
 			if (strcmp(choice, "raise") != 0 && strcmp(choice, "skip") != 0)
-				bad_option(name, "\"raise\" or \"skip\"");
+				bad_option(name, "want \"raise\" or \"skip\"");
 			*on_error_skip = strcmp(choice, "skip") == 0;
 		}
 		else
@@ -165,7 +160,7 @@ static bool
 insert(const AlTool *tool, const AlProposal *proposal, const char *identity, const uint8 *hash, int64 action_id, AlStory *story)
 {
 	const AlIdempotency *key_rules = tool->idempotency;
-	char	   *key = al_render_key(key_rules, ledger_namespace(), tool->service->name, identity);
+	char	   *key = al_render_key(key_rules, al_registry_namespace(), tool->service->name, identity);
 	AlRenderContext context = {
 		.args = proposal->args, .key = key, .identity = identity, .run_id = proposal->run_id, .action_id = action_id
 	};
@@ -318,7 +313,7 @@ raise_held(const char *identity)
 	ereport(ERROR,
 			(errcode(AL_ERR_UNAVAILABLE),
 			 errmsg("identity \"%s\" is held by another transaction", identity),
-			 errdetail("A transaction that has recorded it has not ended within actionledger.identity_wait. Nothing was recorded."),
+			 errdetail("A transaction that has recorded it has not ended within actionledger.identity_wait (or lock_timeout, where that is shorter). Nothing was recorded."),
 			 errhint("Try again when that transaction has ended; a prepared transaction shows in pg_prepared_xacts.")));
 }
 
@@ -329,23 +324,6 @@ next_action_id(void)
 	Oid			sequence = get_relname_relid("action_seq", get_namespace_oid("actionledger", false));
 
 	return nextval_internal(sequence, false);
-}
-
-/* Gives the namespace of this ledger's keys; it changes only when a dump is restored over it. */
-static const pg_uuid_t *
-ledger_namespace(void)
-{
-	pg_uuid_t  *copy = palloc(sizeof(pg_uuid_t));
-	bool		isnull;
-
-	if (al_statement_run(&select_namespace, NULL, NULL) != 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the ledger has no identity"),
-				 errdetail("Table actionledger.ledger has no row."),
-				 errhint("Restore it from the dump that this ledger came from: its keys depend on it.")));
-	*copy = *DatumGetUUIDP(al_column(0, 1, &isnull));
-	return copy;
 }
 
 /* Refuses an identity that could not be shown or sent. */
@@ -369,8 +347,28 @@ check_identity(const char *identity)
 static TimestampTz
 option_time(const char *name, JsonbValue *value)
 {
-	return DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in, CStringGetDatum(option_text(name, value)),
-												   ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+	char	   *text = option_text(name, value);
+	MemoryContext caller = CurrentMemoryContext;
+	volatile TimestampTz at = 0;
+
+	PG_TRY();
+	{
+		at = DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in, CStringGetDatum(text),
+													 ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+	}
+	PG_CATCH();
+	{
+		if (ERRCODE_TO_CATEGORY(geterrcode()) != ERRCODE_DATA_EXCEPTION &&
+			geterrcode() != ERRCODE_INVALID_PARAMETER_VALUE)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(caller);
+		FlushErrorState();
+		bad_option(name, "want a time with its zone, such as \"2030-01-31T12:00:00Z\"");
+	}
+	PG_END_TRY();
+	if (TIMESTAMP_NOT_FINITE(at))
+		bad_option(name, "want a time that comes");
+	return at;
 }
 
 /* Reads a text among the options. */
@@ -378,17 +376,17 @@ static char *
 option_text(const char *name, JsonbValue *value)
 {
 	if (value->type != jbvString || value->val.string.len == 0)
-		bad_option(name, "a string");
+		bad_option(name, "want a string");
 	return pnstrdup(value->val.string.val, value->val.string.len);
 }
 
 /* Raises for an option that cannot be read. */
 static void
-bad_option(const char *name, const char *want)
+bad_option(const char *name, const char *what)
 {
 	ereport(ERROR,
 			(errcode(AL_ERR_INVALID_ARGUMENTS),
 			 errmsg("invalid option of perform"),
-			 errdetail("At \"/options/%s\": want %s. Nothing was recorded.", name, want),
+			 errdetail("At \"/options%s%s\": %s. Nothing was recorded.", name[0] != '\0' ? "/" : "", name, what),
 			 errhint("Correct the options; the arguments of the tool belong into args.")));
 }

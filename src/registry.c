@@ -12,6 +12,7 @@
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
@@ -21,8 +22,11 @@
 #include "utils/resowner.h"
 
 #include "authority.h"
+#include "errors.h"
 #include "registry.h"
 #include "session.h"
+
+PG_FUNCTION_INFO_V1(al_ledger_replace);
 
 typedef struct ToolEntry
 {
@@ -59,7 +63,15 @@ static AlStatement select_service = {
 	1, {INT4OID}
 };
 
+static AlStatement select_namespace = {
+	"SELECT l.namespace FROM actionledger.ledger l", 0, {0}
+};
+static AlStatement delete_ledger = {
+	"DELETE FROM actionledger.ledger", 0, {0}
+};
+
 static MemoryContext cache_context = NULL;
+static pg_uuid_t *ledger_namespace;	/* in the cache; NULL: not read yet */
 static HTAB *tools;				/* by number */
 static HTAB *names;				/* name to number */
 static HTAB *services;			/* by number */
@@ -122,6 +134,7 @@ al_registry_refresh(void)
 	namespace_id = get_namespace_oid("actionledger", true);
 	tool_relation = OidIsValid(namespace_id) ? get_relname_relid("tool", namespace_id) : InvalidOid;
 	cached_generation = generation;
+	ledger_namespace = NULL;
 
 	cache_context = AllocSetContextCreate(CacheMemoryContext, "actionledger registry", ALLOCSET_DEFAULT_SIZES);
 	tools = create_table("actionledger tools", sizeof(int32), sizeof(ToolEntry), HASH_BLOBS);
@@ -214,6 +227,47 @@ al_registry_service_guarded(int32 service_id)
 	ServiceEntry *entry = hash_search(services, &service_id, HASH_FIND, NULL);
 
 	return entry ? entry->service : guarded(find_service, service_id);
+}
+
+/* Gives the namespace of this ledger's keys. */
+const pg_uuid_t *
+al_registry_namespace(void)
+{
+	bool		isnull;
+
+	if (ledger_namespace != NULL)
+		return ledger_namespace;
+	if (al_statement_run(&select_namespace, NULL, NULL) != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the ledger has no identity"),
+				 errdetail("Table actionledger.ledger has no row."),
+				 errhint("Restore it from the dump that this ledger came from: its keys depend on it.")));
+	ledger_namespace = MemoryContextAlloc(cache_context, sizeof(pg_uuid_t));
+	*ledger_namespace = *DatumGetUUIDP(al_column(0, 1, &isnull));
+	return ledger_namespace;
+}
+
+/*
+ * Trigger before insert on actionledger.ledger: the row of a restored dump takes
+ * the place of the one that CREATE EXTENSION made, and every process learns it.
+ */
+Datum
+al_ledger_replace(PG_FUNCTION_ARGS)
+{
+	AlSession	session;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		elog(ERROR, "al_ledger_replace is a trigger function");
+	/* CREATE EXTENSION inserts the first row before the other tables are there. */
+	if (OidIsValid(get_relname_relid("action", get_namespace_oid("actionledger", false))))
+	{
+		al_session_begin(&session, true);
+		(void) al_statement_run(&delete_ledger, NULL, NULL);
+		al_registry_changed();
+		al_session_end(&session);
+	}
+	PG_RETURN_POINTER(((TriggerData *) fcinfo->context)->tg_trigtuple);
 }
 
 /* Tells whether a role may perform a tool. */

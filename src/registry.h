@@ -8,6 +8,8 @@
 #include "postgres.h"
 #include "nodes/pg_list.h"
 
+#include "utils/uuid.h"
+
 #include "definition.h"
 
 typedef struct AlService
@@ -53,6 +55,9 @@ extern bool al_registry_may_perform(const AlTool *tool, Oid role);
 
 /* Whether an unknown outcome of this tool can be settled by sending again. */
 extern bool al_registry_resendable(const AlTool *tool);
+
+/* The namespace of this ledger's idempotency keys.  Needs an AlSession. */
+extern const pg_uuid_t *al_registry_namespace(void);
 
 /* A counter that moves whenever services or tools may have changed. */
 extern uint64 al_registry_generation(void);

@@ -45,6 +45,7 @@ al_settings_define(void)
 	define_worker_settings();
 	define_call_settings();
 #ifdef AL_FAULT_BUILD
+	al_fault_journal("actionledger.fault");	/* in the data directory */
 	DefineCustomStringVariable("actionledger.fault",
 							   "Fault builds only: moments at which the process dies.",
 							   NULL, &fault_plan, "", PGC_SIGHUP, 0,

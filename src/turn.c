@@ -23,7 +23,6 @@
 #include "claim.h"
 #include "gate.h"
 #include "roster.h"
-#include "rules/fault.h"
 #include "session.h"
 #include "turn.h"
 
@@ -31,6 +30,7 @@
 #define ERROR_PAUSE_MS 1000
 
 static void work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded);
+static void leave(AlDispatcher *dispatcher);
 static List *record(AlDispatcher *dispatcher);
 static void judge_one(AlDispatcher *dispatcher, AlEndedItem *item, const AlStanding *standing, TimestampTz now,
 					  AlClosing *closings, int *n_closings, AlMove *moves, int *n_moves, AlEvent *events, int *n_events);
@@ -55,14 +55,15 @@ al_turn_run(AlDispatcher *dispatcher)
 	{
 		recover(dispatcher);
 		al_claim_undo(dispatcher, &claim);
-		dispatcher->in_turn = false;
+		leave(dispatcher);
 		return;
 	}
 	PG_END_TRY();
-	dispatcher->in_turn = false;
+	leave(dispatcher);
 
 	forget(dispatcher, recorded);
-	(void) AL_FAULT_POINT("mark_committed");
+	if (claim.n > 0)
+		(void) AL_FAULT_POINT("mark_committed");
 	Assert(!IsTransactionState());
 	Assert(MyProc->xmin == InvalidTransactionId);
 	MemoryContextSwitchTo(dispatcher->turn_context);
@@ -86,10 +87,19 @@ work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded)
 	if (dispatcher->may_send && dispatcher->isolate == 0)
 		al_claim_take(dispatcher, claim);
 	al_session_end(&session);
-	(void) AL_FAULT_POINT("outcome_before_commit");
+	if (*recorded != NIL)
+		AL_FAULT_ERROR("outcome_before_commit");
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(TopMemoryContext);
 	pgstat_report_stat(false);
+}
+
+/* Ends a turn; a cancellation that came too late for its transaction is void. */
+static void
+leave(AlDispatcher *dispatcher)
+{
+	dispatcher->in_turn = false;
+	QueryCancelPending = false;
 }
 
 /* Cleans up after a failed turn, and isolates what may have caused it. */
@@ -163,7 +173,7 @@ record(AlDispatcher *dispatcher)
 		recorded = lappend(recorded, items[i]);
 	}
 	al_ledger_close(closings, n_closings);
-	(void) AL_FAULT_POINT("attempt_written");
+	AL_FAULT_ERROR("attempt_written");
 	al_ledger_move(moves, n_moves, now);
 	al_ledger_event(events, n_events, dispatcher->incarnation);
 	return recorded;

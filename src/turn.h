@@ -12,7 +12,19 @@
 
 #include "judge.h"
 #include "lanes.h"
+#include "rules/fault.h"
 #include "wire/wire.h"
+
+/* Makes the transaction of a turn fail at a named moment, in fault builds. */
+#ifdef AL_FAULT_BUILD
+#define AL_FAULT_ERROR(point) \
+	do { \
+		if (AL_FAULT_POINT(point)) \
+			elog(ERROR, "fault at %s", point); \
+	} while (0)
+#else
+#define AL_FAULT_ERROR(point) ((void) 0)
+#endif
 
 /* A request under way; its address is the wire's tag. */
 typedef struct AlFlight
@@ -49,7 +61,7 @@ typedef struct AlDispatcher
 	bool		may_send;		/* not fenced, not refusing, not stopping */
 	int			isolate;		/* record so many singly: a batch has failed */
 	TimestampTz retry_at;		/* after an error: no turn before */
-	bool		in_turn;		/* a transaction is open */
+	volatile bool in_turn;		/* a transaction is open; read by signal handlers */
 	MemoryContext turn_context;
 } AlDispatcher;
 

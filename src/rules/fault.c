@@ -2,14 +2,18 @@
  * fault.c
  *		Dying at a named moment, in fault builds only.
  *
- * A plan is "point:mode[:nth]", several of them separated by commas; each fires
- * once.  An entry that cannot be read arms nothing and is said on stderr: a
- * test sees that its fault never fired.
+ * A plan is "point:mode[:nth[:label]]", several of them separated by commas; each
+ * fires once.  An entry that cannot be read arms nothing and is said on stderr:
+ * a test sees that its fault never fired.
+ *
+ * The journal has a line "armed PID PLAN" for every process that takes a plan
+ * and "fired PID ENTRY" for every fault, written before it happens.
  */
 #include "fault.h"
 
 #ifdef AL_FAULT_BUILD
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +24,8 @@
 
 #define MAX_FAULTS 16
 #define POINT_MAX 64
+#define ENTRY_MAX 128
+#define LINE_MAX_BYTES 1024
 #define HANG_CHECK_MS 100
 
 typedef enum Mode
@@ -34,6 +40,7 @@ typedef enum Mode
 
 typedef struct Fault
 {
+	char		entry[ENTRY_MAX];	/* as it stands in the plan */
 	char		point[POINT_MAX];
 	Mode		mode;
 	long		nth;
@@ -50,6 +57,7 @@ static const char *const mode_names[N_MODES] = {
 
 static Fault faults[MAX_FAULTS];
 static int	n_faults = 0;
+static const char *journal = NULL;
 static pid_t self = 0;
 static pid_t parent = 0;		/* of self, when it first reached a point */
 
@@ -58,12 +66,22 @@ static bool parse_mode(const char *text, size_t len, Mode *out);
 static bool parse_nth(const char *text, size_t len, long *out);
 static bool fire(Mode mode);
 static void hang(void);
+static void write_journal(const char *what, const char *text);
+static bool has_fired(const char *entry);
+
+/* Has everything written to a file, and what has fired according to it not fire again. */
+void
+al_fault_journal(const char *path)
+{
+	journal = path;
+}
 
 /* Arms a plan in place of the one before. */
 void
 al_fault_plan(const char *plan)
 {
 	n_faults = 0;
+	write_journal("armed", plan != NULL ? plan : "");
 	while (plan != NULL && *plan != '\0')
 	{
 		size_t		len = strcspn(plan, ",");
@@ -91,30 +109,39 @@ al_fault_reached(const char *point)
 	}
 	for (int i = 0; i < n_faults; i++)
 	{
-		if (strcmp(faults[i].point, point) == 0 && ++faults[i].reached == faults[i].nth)
-			raise_error |= fire(faults[i].mode);
+		if (strcmp(faults[i].point, point) != 0 || ++faults[i].reached != faults[i].nth ||
+			has_fired(faults[i].entry))
+			continue;
+		write_journal("fired", faults[i].entry);
+		raise_error |= fire(faults[i].mode);
 	}
 	return raise_error;
 }
 
-/* Reads one "point:mode[:nth]". */
+/* Reads one "point:mode[:nth[:label]]". */
 static bool
 parse_fault(const char *text, size_t len, Fault *out)
 {
 	const char *end = text + len;
 	const char *mode = memchr(text, ':', len);
 	const char *nth;
+	const char *label;
 
-	if (mode == NULL || mode == text || mode - text >= POINT_MAX)
+	if (mode == NULL || mode == text || mode - text >= POINT_MAX || len >= ENTRY_MAX)
 		return false;
 	memset(out, 0, sizeof(*out));
+	memcpy(out->entry, text, len);
 	memcpy(out->point, text, (size_t) (mode - text));
 	mode++;
 
 	out->nth = 1;
 	nth = memchr(mode, ':', (size_t) (end - mode));
-	if (nth != NULL && !parse_nth(nth + 1, (size_t) (end - nth - 1), &out->nth))
-		return false;
+	if (nth != NULL)
+	{
+		label = memchr(nth + 1, ':', (size_t) (end - nth - 1));
+		if (!parse_nth(nth + 1, (size_t) ((label != NULL ? label : end) - nth - 1), &out->nth))
+			return false;
+	}
 	return parse_mode(mode, (size_t) ((nth != NULL ? nth : end) - mode), &out->mode);
 }
 
@@ -186,6 +213,41 @@ hang(void)
 	while (getppid() == parent)
 		(void) poll(NULL, 0, HANG_CHECK_MS);
 	_exit(1);
+}
+
+/* Appends a line to the journal, in one write. */
+static void
+write_journal(const char *what, const char *text)
+{
+	char		line[LINE_MAX_BYTES];
+	int			fd;
+	int			len;
+
+	if (journal == NULL)
+		return;
+	len = snprintf(line, sizeof(line), "%s %d %s\n", what, (int) getpid(), text);
+	fd = open(journal, O_WRONLY | O_APPEND | O_CREAT, 0600);
+	if (len < 0 || (size_t) len >= sizeof(line) || fd < 0 || write(fd, line, (size_t) len) != len)
+		fprintf(stderr, "actionledger: could not write \"%s\"\n", journal);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Tells whether the journal has an entry as fired, by whomever. */
+static bool
+has_fired(const char *entry)
+{
+	char		line[LINE_MAX_BYTES];
+	char		fired[ENTRY_MAX];
+	bool		found = false;
+	FILE	   *file = journal != NULL ? fopen(journal, "r") : NULL;
+
+	if (file == NULL)
+		return false;
+	while (!found && fgets(line, sizeof(line), file) != NULL)
+		found = sscanf(line, "fired %*d %127s", fired) == 1 && strcmp(fired, entry) == 0;
+	fclose(file);
+	return found;
 }
 
 #endif							/* AL_FAULT_BUILD */

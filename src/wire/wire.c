@@ -2,28 +2,17 @@
  * wire.c
  *		The loop: requests in, socket events through libcurl, results out.
  *
- * Signals: libcurl starts resolver threads, and a thread inherits the mask of
- * the call that starts it.  So all signals are blocked around every call, or a
- * handler of the process would one day run in such a thread.  Signals that
- * report a fault of the running code stay open.  SIGPIPE is ignored from
- * al_wire_create() on, unless the process has a handler: OpenSSL writes to
- * sockets without MSG_NOSIGNAL.
- *
  * Memory running out must not swallow a request either.  What cannot be given
  * a record when it comes is kept as its bare tag, and its record is made when
  * it is asked for; one record is set aside for that.
  */
 #include <limits.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "check.h"
+#include "process.h"
 #include "request.h"
 
 #define OLDEST_LIBCURL 0x075000 /* 7.80.0, CURLOPT_PREREQFUNCTION */
@@ -52,8 +41,6 @@ static bool set_up(AlWire *wire, char *err, size_t err_len);
 static bool make_multi(AlWire *wire);
 static void act(AlWire *wire, curl_socket_t fd, int bits);
 static void begin_anew(AlWire *wire);
-static void clean_environment(void);
-static void ignore_sigpipe(void);
 static void start(AlWire *wire, const AlWireRequest *wanted, AlFinished *finished);
 static void link_request(AlWire *wire, AlRequest *request);
 static void unlink_request(AlWire *wire, AlRequest *request);
@@ -66,8 +53,6 @@ static AlFinished *feed_starved(AlWire *wire);
 static int	on_socket(CURL *easy, curl_socket_t fd, int what, void *clientp, void *socketp);
 static int	on_timer(CURLM *multi, long timeout_ms, void *clientp);
 static int64_t now_us(void);
-static void block_signals(sigset_t *before);
-static void restore_signals(const sigset_t *before);
 
 /* Sets up libcurl, epoll and the environment. */
 AlWire *
@@ -77,8 +62,8 @@ al_wire_create(char *err, size_t err_len)
 	sigset_t	before;
 	bool		done;
 
-	clean_environment();
-	ignore_sigpipe();
+	al_process_clean_environment();
+	al_process_ignore_sigpipe();
 	wire = calloc(1, sizeof(AlWire));
 	if (wire == NULL)
 	{
@@ -89,9 +74,9 @@ al_wire_create(char *err, size_t err_len)
 	wire->deadline_us = -1;
 	wire->n_kept = FIRST_KEPT;
 
-	block_signals(&before);
+	al_process_block_signals(&before);
 	done = set_up(wire, err, err_len);
-	restore_signals(&before);
+	al_process_restore_signals(&before);
 	if (!done)
 	{
 		free(wire);
@@ -110,7 +95,7 @@ al_wire_destroy(AlWire *wire)
 	if (wire == NULL)
 		return;
 
-	block_signals(&before);
+	al_process_block_signals(&before);
 	while (wire->under_way)
 	{
 		AlRequest  *request = wire->under_way;
@@ -123,7 +108,7 @@ al_wire_destroy(AlWire *wire)
 	(void) curl_share_cleanup(wire->common.share);
 	al_sockets_release(&wire->common.sockets);
 	curl_global_cleanup();
-	restore_signals(&before);
+	al_process_restore_signals(&before);
 
 	wire->n_starved = 0;
 	while ((result = al_wire_next(wire)) != NULL)
@@ -132,6 +117,7 @@ al_wire_destroy(AlWire *wire)
 	free(wire);
 }
 
+/* Gives the descriptor to wait on. */
 int
 al_wire_fd(const AlWire *wire)
 {
@@ -154,6 +140,7 @@ al_wire_timeout_ms(const AlWire *wire)
 	return left > (int64_t) INT_MAX * 1000 ? INT_MAX : (long) ((left + 999) / 1000);
 }
 
+/* Counts what libcurl has. */
 int
 al_wire_in_flight(const AlWire *wire)
 {
@@ -182,9 +169,9 @@ al_wire_send(AlWire *wire, const AlWireRequest *request)
 	{
 		sigset_t	before;
 
-		block_signals(&before);
+		al_process_block_signals(&before);
 		start(wire, request, finished);
-		restore_signals(&before);
+		al_process_restore_signals(&before);
 	}
 }
 
@@ -198,7 +185,7 @@ al_wire_run(AlWire *wire)
 
 	if (wire->multi == NULL)
 		return;
-	block_signals(&before);
+	al_process_block_signals(&before);
 
 	/* Sockets before time limits: an answer that is here is not late. */
 	n = epoll_wait(wire->common.sockets.epoll_fd, events, EVENTS_PER_RUN, 0);
@@ -220,7 +207,7 @@ al_wire_run(AlWire *wire)
 	if (wire->unsound)
 		begin_anew(wire);
 
-	restore_signals(&before);
+	al_process_restore_signals(&before);
 }
 
 /* Takes the oldest result off the queue. */
@@ -240,6 +227,7 @@ al_wire_next(AlWire *wire)
 	return finished ? &finished->result : NULL;
 }
 
+/* Frees a result, which is the first part of its place in the queue. */
 void
 al_wire_result_free(AlWireResult *result)
 {
@@ -255,7 +243,7 @@ al_wire_abort_all(AlWire *wire)
 {
 	sigset_t	before;
 
-	block_signals(&before);
+	al_process_block_signals(&before);
 	if (wire->multi)
 		collect(wire);
 	while (wire->under_way)
@@ -263,7 +251,7 @@ al_wire_abort_all(AlWire *wire)
 		wire->under_way->aborted = true;
 		end(wire, wire->under_way, CURLE_ABORTED_BY_CALLBACK);
 	}
-	restore_signals(&before);
+	al_process_restore_signals(&before);
 }
 
 /* Sets up what a wire consists of; on failure nothing of it is left. */
@@ -356,43 +344,6 @@ begin_anew(AlWire *wire)
 	wire->deadline_us = -1;
 	wire->unsound = false;
 	(void) make_multi(wire);
-}
-
-/* Removes what would send requests elsewhere or write down session keys. */
-static void
-clean_environment(void)
-{
-	char	  **entry = environ;
-
-	(void) unsetenv("SSLKEYLOGFILE");
-	while (entry && *entry)
-	{
-		size_t		len = strcspn(*entry, "=");
-		char		name[64];
-
-		if (len > 6 && len < sizeof(name) && strncasecmp(*entry + len - 6, "_proxy", 6) == 0)
-		{
-			memcpy(name, *entry, len);
-			name[len] = '\0';
-			if (unsetenv(name) == 0)
-			{
-				entry = environ;	/* it was rearranged */
-				continue;
-			}
-		}
-		entry++;
-	}
-}
-
-/* Ignores SIGPIPE where it would end the process. */
-static void
-ignore_sigpipe(void)
-{
-	struct sigaction action;
-
-	if (sigaction(SIGPIPE, NULL, &action) == 0 && !(action.sa_flags & SA_SIGINFO) &&
-		action.sa_handler == SIG_DFL)
-		(void) signal(SIGPIPE, SIG_IGN);
 }
 
 /* Puts a checked request under way, or queues why not. */
@@ -532,6 +483,7 @@ queue_refused(AlWire *wire, AlFinished *finished, AlEnding ending, const char *w
 	queue(wire, finished);
 }
 
+/* Puts a result at the end of the queue. */
 static void
 queue(AlWire *wire, AlFinished *finished)
 {
@@ -602,26 +554,4 @@ now_us(void)
 
 	(void) clock_gettime(CLOCK_MONOTONIC, &now);
 	return (int64_t) now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-static void
-block_signals(sigset_t *before)
-{
-	sigset_t	all;
-
-	sigfillset(&all);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGFPE);
-	sigdelset(&all, SIGILL);
-	sigdelset(&all, SIGABRT);
-	sigdelset(&all, SIGTRAP);
-	sigdelset(&all, SIGSYS);
-	(void) pthread_sigmask(SIG_SETMASK, &all, before);
-}
-
-static void
-restore_signals(const sigset_t *before)
-{
-	(void) pthread_sigmask(SIG_SETMASK, before, NULL);
 }

@@ -95,7 +95,7 @@ static const ScriptedAnswer scripted_answers[] = {
 
 static void scripted_serve(int listener, ScriptedTruth *truth);
 static void scripted_converse(int fd, ScriptedTruth *truth);
-static bool scripted_read(int fd, ScriptedRequest *request);
+static bool scripted_read_body(int fd, ScriptedRequest *request);
 static bool scripted_read_head(int fd, ScriptedRequest *request);
 static bool scripted_act(int fd, const ScriptedRequest *request);
 static bool scripted_write(int fd, const void *bytes, size_t len);
@@ -206,7 +206,7 @@ scripted_converse(int fd, ScriptedTruth *truth)
 			scripted_refuse_upload(fd);
 			return;
 		}
-		if (!scripted_read(fd, &request))
+		if (!scripted_read_body(fd, &request))
 			return;
 		truth->executions++;
 		if (!scripted_act(fd, &request))
@@ -236,15 +236,15 @@ scripted_read_head(int fd, ScriptedRequest *request)
 	request->head_len = (size_t) (end - request->bytes) + 4;
 	length = strcasestr(request->bytes, "\r\nContent-Length:");
 	request->body_len = length && length < end ? strtoul(length + 17, NULL, 10) : 0;
-	if (sscanf(request->bytes, "%*31s %63s", request->path) != 1)
-		return false;
-	return request->head_len + request->body_len <= SCRIPTED_REQUEST_MAX;
+	return sscanf(request->bytes, "%*31s %63s", request->path) == 1;
 }
 
 /* Read the rest of a request. */
 static bool
-scripted_read(int fd, ScriptedRequest *request)
+scripted_read_body(int fd, ScriptedRequest *request)
 {
+	if (request->head_len + request->body_len > SCRIPTED_REQUEST_MAX)
+		return false;
 	while (request->len < request->head_len + request->body_len)
 	{
 		ssize_t		n = read(fd, request->bytes + request->len, SCRIPTED_REQUEST_MAX - request->len);

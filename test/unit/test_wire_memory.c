@@ -16,8 +16,8 @@
 #define PATIENCE_MS 20000
 #define ALLOCATIONS_MAX 20000	/* far more than an exchange makes */
 
-static long allocations_left = -1;	/* until one is refused; negative: none will be */
-static bool refused = false;
+static volatile long allocations_left = -1;	/* until one is refused; negative: none will be */
+static volatile bool refused = false;
 
 static Scripted server;
 
@@ -25,12 +25,24 @@ extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t n, size_t size);
 extern void *__libc_realloc(void *old, size_t size);
 
-static bool refuse_this_one(void);
+static bool can_refuse(void);
 static bool exchange_without(long n, bool from_creation);
 static AlWireResult *wait_for_result(AlWire *wire);
 static int64_t now_ms(void);
 
-/* glibc's allocator, with failures; not for sanitizers, which bring their own. */
+#ifndef __SANITIZE_ADDRESS__
+
+/* Tell whether this allocation is the one. */
+static bool
+refuse_this_one(void)
+{
+	if (allocations_left < 0 || allocations_left-- > 0)
+		return false;
+	refused = true;
+	return true;
+}
+
+/* glibc's allocator, with failures. */
 void *
 malloc(size_t size)
 {
@@ -48,10 +60,16 @@ realloc(void *old, size_t size)
 {
 	return refuse_this_one() ? NULL : __libc_realloc(old, size);
 }
+#endif
 
 int
 main(void)
 {
+	if (!can_refuse())
+	{
+		printf("1..0 # SKIP another allocator is in charge\n");
+		return 0;
+	}
 	server = scripted_start();
 	for (int from_creation = 0; from_creation <= 1; from_creation++)
 	{
@@ -66,6 +84,19 @@ main(void)
 	}
 	scripted_stop(&server);
 	return done_testing();
+}
+
+/* Tell whether our allocator is the one in use; under valgrind or a sanitizer it is not. */
+static bool
+can_refuse(void)
+{
+	void	   *volatile memory;
+
+	allocations_left = 0;
+	memory = malloc(16);
+	allocations_left = -1;
+	free(memory);
+	return memory == NULL;
 }
 
 /* Make one exchange in which allocation n is refused; false when it needs fewer. */
@@ -129,16 +160,6 @@ exchange_without(long n, bool from_creation)
 	al_wire_result_free(result);
 	al_wire_destroy(wire);
 	return refused;
-}
-
-/* Tell whether this allocation is the one. */
-static bool
-refuse_this_one(void)
-{
-	if (allocations_left < 0 || allocations_left-- > 0)
-		return false;
-	refused = true;
-	return true;
 }
 
 /* Drive the wire until there is a result. */
