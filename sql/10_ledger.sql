@@ -94,50 +94,50 @@ CREATE SEQUENCE actionledger.action_seq;
 COMMENT ON SEQUENCE actionledger.action_seq IS 'Numbers actions';
 
 -- Half of each page is left free: the mark and the outcome are heap-only
--- updates, so no indexed column may ever change.  What changes stands before
--- what is frozen, so that WAL holds only the former.
+-- updates, so no indexed column may ever change.  What is frozen stands before
+-- what changes, so that WAL holds only the latter.
 CREATE TABLE actionledger.action (
     action_id        bigint PRIMARY KEY DEFAULT nextval('actionledger.action_seq'),
     tool_id          int NOT NULL,
     service_id       int NOT NULL,
     created_at       timestamptz NOT NULL,
+    expires_at       timestamptz,
+    step             int,
+    run_id           text,
+    identity         text NOT NULL CHECK (identity <> ''),
+    idempotency_key  text NOT NULL CHECK (idempotency_key <> ''),
+    requested_by     text NOT NULL,
+    session_by       text,
+    actor            text,
+    owner            text,
+    summary          text,
+    target           text,
+    method           text NOT NULL,
+    url              text NOT NULL,
+    headers          text NOT NULL,
+    args_hash        bytea NOT NULL,
+    meta             jsonb,
+    args             jsonb NOT NULL,
+    body             bytea,
+    claimed_by       bigint,
+    last_sent_at     timestamptz,
+    window_ends_at   timestamptz,
+    key_ends_at      timestamptz,
+    cancelled_at     timestamptz,
+    finished_at      timestamptz,
     status           actionledger.status NOT NULL,
     next_step        actionledger.next_step NOT NULL,
     known            actionledger.known NOT NULL DEFAULT 'nothing',
     attempts         smallint NOT NULL DEFAULT 0,
     sends            smallint NOT NULL DEFAULT 0,
     lookups          smallint NOT NULL DEFAULT 0,
-    step             int,
-    claimed_by       bigint,
-    last_sent_at     timestamptz,
-    window_ends_at   timestamptz,
-    key_ends_at      timestamptz,
-    expires_at       timestamptz,
-    cancelled_at     timestamptz,
-    finished_at      timestamptz,
     external_ref     text,
     confirmed_by     text,
     error_code       text,
     error_message    text,
     approved_by      text,
     assigned_to      text,
-    result           jsonb,
-    idempotency_key  text NOT NULL CHECK (idempotency_key <> ''),
-    identity         text NOT NULL CHECK (identity <> ''),
-    requested_by     text NOT NULL,
-    session_by       text,
-    actor            text,
-    owner            text,
-    run_id           text,
-    summary          text,
-    target           text,
-    args_hash        bytea NOT NULL,
-    method           text NOT NULL,
-    url              text NOT NULL,
-    headers          text NOT NULL,
-    meta             jsonb,
-    args             jsonb NOT NULL,
-    body             bytea
+    result           jsonb
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE actionledger.action IS 'One row per intended operation: the frozen request, what is known of it and what may happen next';
 COMMENT ON COLUMN actionledger.action.claimed_by IS 'Incarnation of the dispatcher that has an attempt open; its lock, not the clock, tells whether it lives';
@@ -186,7 +186,7 @@ CREATE TABLE actionledger.attempt (
     response_headers  text,
     body              bytea,
     PRIMARY KEY (action_id, attempt)
-) WITH (fillfactor = 40);
+) WITH (fillfactor = 25);
 COMMENT ON TABLE actionledger.attempt IS 'One row per send or lookup: written before the first byte leaves, closed once';
 COMMENT ON COLUMN actionledger.attempt.total_us IS 'Microseconds from the start of the transfer to its end; like the four before, NULL when not reached';
 COMMENT ON COLUMN actionledger.attempt.sent IS 'False only when it is proven that no request byte left';

@@ -40,7 +40,7 @@ static bool consider(Draft *draft, AlDueAction *action, AlLane *lane);
 static void move_on(Draft *draft, const AlDueAction *action, AlTool *tool, const AlDecision *decision);
 static void block(Draft *draft, const AlDueAction *action, const char *code, char *message);
 static void add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List *headers);
-static AlFlight *new_flight(const AlDueAction *action, AlLane *lane, const AlTool *tool);
+static AlFlight *new_flight(AlLane *lane, const AlTool *tool);
 static List *request_headers(Draft *draft, const AlDueAction *action, char **missing);
 static char *trace_parent(const pg_uuid_t *namespace_id, int64 action_id);
 static bool same_origin(const char *url, const char *origin);
@@ -213,7 +213,7 @@ add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List 
 
 	claimed->action = action;
 	claimed->lane = lane;
-	claimed->flight = new_flight(action, lane, tool);
+	claimed->flight = new_flight(lane, tool);
 	claimed->mark.action_id = standing->action_id;
 	claimed->mark.attempt = standing->attempts + 1;
 	claimed->mark.deadline = TimestampTzPlusMilliseconds(draft->now, tool->def->timeout_ms);
@@ -221,6 +221,15 @@ add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List 
 		: TimestampTzPlusMilliseconds(draft->now, tool->def->window_ms);
 	claimed->mark.key_ends_at = (standing->key_ends_at || !key->honoured) ? standing->key_ends_at
 		: TimestampTzPlusMilliseconds(draft->now, key->window_ms - key->margin_ms);
+
+	claimed->flight->standing = *standing;
+	claimed->flight->standing.status = AL_STATUS_SUBMITTED;
+	claimed->flight->standing.attempts++;
+	claimed->flight->standing.sends++;
+	claimed->flight->standing.claimed_by = draft->dispatcher->incarnation;
+	claimed->flight->standing.last_sent_at = draft->now;
+	claimed->flight->standing.window_ends_at = claimed->mark.window_ends_at;
+	claimed->flight->standing.key_ends_at = claimed->mark.key_ends_at;
 
 	foreach(cell, headers)
 		lines[foreach_current_index(cell)] = lfirst(cell);
@@ -250,15 +259,12 @@ add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List 
 
 /* Makes the memory of a request under way, which outlives the turn. */
 static AlFlight *
-new_flight(const AlDueAction *action, AlLane *lane, const AlTool *tool)
+new_flight(AlLane *lane, const AlTool *tool)
 {
 	AlFlight   *flight = MemoryContextAllocZero(TopMemoryContext, sizeof(AlFlight));
 	const char *marker = tool->idempotency->replay_header;
 	int			n = 0;
 
-	flight->action_id = action->standing.action_id;
-	flight->attempt = action->standing.attempts + 1;
-	flight->tool_id = tool->tool_id;
 	flight->lane = lane;
 	for (; kept_headers[n] != NULL; n++)
 		flight->keep[n] = kept_headers[n];

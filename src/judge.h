@@ -23,6 +23,7 @@ typedef struct AlEnded
 	int32		tool_id;
 	int32		service_id;
 	TimestampTz finished_at;
+	AlStanding	standing;		/* as this dispatcher left the action; action_id 0: not known */
 	AlEvidence	evidence;
 	AlWireResult *result;		/* NULL: nothing came from the wire */
 } AlEnded;

@@ -10,12 +10,16 @@
 
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "storage/proc.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "ledger.h"
 #include "session.h"
+
+/* How long an outcome waits for a row that somebody else has locked. */
+#define BUSY_ROW_MS 50
 
 #define STANDING_COLUMNS \
 	"a.action_id, a.tool_id, a.service_id, a.status::text, a.known::text, a.attempts::int, a.sends::int, a.claimed_by, " \
@@ -74,18 +78,22 @@ static AlStatement close_attempts = {
 		INT4ARRAYOID, INT4ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BYTEAARRAYOID,
 		INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID}
 };
-static AlStatement move_actions = {
-	"UPDATE actionledger.action a SET status = u.status::actionledger.status, next_step = u.step::actionledger.next_step, "
-	"known = u.known::actionledger.known, claimed_by = NULL, "
-	"key_ends_at = CASE WHEN u.clear_key THEN NULL ELSE a.key_ends_at END, "
-	"finished_at = CASE WHEN u.status IN ('confirmed', 'failed') THEN $11::timestamptz END, "
-	"external_ref = coalesce(u.external_ref, a.external_ref), result = coalesce(u.result, a.result), "
-	"confirmed_by = coalesce(u.confirmed_by, a.confirmed_by), error_code = u.error_code, error_message = u.error_message "
-	"FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bool[], $6::text[], $7::jsonb[], $8::text[], $9::text[], $10::text[]) "
-	"     AS u(action_id, status, step, known, clear_key, external_ref, result, confirmed_by, error_code, error_message) "
-	"WHERE a.action_id = u.action_id AND a.status NOT IN ('confirmed', 'failed')",
-	11, {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, TEXTARRAYOID, JSONBARRAYOID, TEXTARRAYOID,
-		TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}
+#define MOVE_SET \
+	"UPDATE actionledger.action a SET status = u.status::actionledger.status, next_step = u.step::actionledger.next_step, " \
+	"known = u.known::actionledger.known, claimed_by = NULL, " \
+	"key_ends_at = CASE WHEN u.clear_key THEN NULL ELSE a.key_ends_at END, " \
+	"finished_at = CASE WHEN u.status IN ('confirmed', 'failed') THEN $11::timestamptz END, " \
+	"external_ref = coalesce(u.external_ref, a.external_ref), result = coalesce(u.result, a.result), " \
+	"confirmed_by = coalesce(u.confirmed_by, a.confirmed_by), error_code = u.error_code, error_message = u.error_message " \
+	"FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bool[], $6::text[], $7::jsonb[], $8::text[], $9::text[], $10::text[]) " \
+	"     WITH ORDINALITY AS u(action_id, status, step, known, clear_key, external_ref, result, confirmed_by, error_code, error_message, n) " \
+	"WHERE a.action_id = u.action_id AND a.status NOT IN ('confirmed', 'failed')"
+#define MOVE_TYPES \
+	INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, TEXTARRAYOID, JSONBARRAYOID, TEXTARRAYOID, \
+		TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID
+static AlStatement move_actions = {MOVE_SET, 11, {MOVE_TYPES}};
+static AlStatement move_claimed = {
+	MOVE_SET " AND a.claimed_by = $12 AND a.cancelled_at IS NULL RETURNING u.n::int", 12, {MOVE_TYPES, INT8OID}
 };
 static AlStatement delete_due = {
 	"DELETE FROM actionledger.due d USING unnest($1::bigint[]) AS u(action_id) WHERE d.action_id = u.action_id", 1, {INT8ARRAYOID}
@@ -128,6 +136,8 @@ typedef struct Column
 	bool	   *nulls;
 } Column;
 
+static void move_values(const AlMove *moves, int n, TimestampTz now, Datum *values);
+static void move_due(const AlMove *moves, int n, const bool *done);
 static Column column_create(Oid type, int n);
 static Datum column_array(const Column *column);
 static void column_set(Column *column, int i, Datum value);
@@ -307,18 +317,52 @@ al_ledger_close(const AlClosing *closings, int n)
 void
 al_ledger_move(const AlMove *moves, int n, TimestampTz now)
 {
-	static const Oid types[10] = {INT8OID, TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID};
-	Column		columns[10];
-	Column		rest = column_create(INT8OID, n);
-	Column		live = column_create(INT8OID, n);
-	Column		live_at = column_create(TIMESTAMPTZOID, n);
 	Datum		values[11];
 
 	if (n == 0)
 		return;
+	move_values(moves, n, now, values);
+	(void) al_statement_run(&move_actions, values, NULL);
+	move_due(moves, n, NULL);
+}
+
+/* Moves claimed actions on that nobody has touched since. */
+void
+al_ledger_move_claimed(const AlMove *moves, int n, TimestampTz now, int64 incarnation, bool *done)
+{
+	int			saved = LockTimeout;
+	Datum		values[12];
+	volatile uint64 moved = 0;
+
+	memset(done, false, n * sizeof(bool));
+	if (n == 0)
+		return;
+	move_values(moves, n, now, values);
+	values[11] = Int64GetDatum(incarnation);
+	LockTimeout = BUSY_ROW_MS;
+	PG_TRY();
+	{
+		moved = al_statement_run(&move_claimed, values, NULL);
+	}
+	PG_FINALLY();
+	{
+		LockTimeout = saved;
+	}
+	PG_END_TRY();
+	for (uint64 row = 0; row < moved; row++)
+		done[al_column_int4(row, 1) - 1] = true;
+	move_due(moves, n, done);
+}
+
+/* Fills the values of a move's statement. */
+static void
+move_values(const AlMove *moves, int n, TimestampTz now, Datum *values)
+{
+	static const Oid types[10] = {INT8OID, TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID};
+	Column		columns[10];
+
 	for (int c = 0; c < 10; c++)
 		columns[c] = column_create(types[c], n);
-	rest.n = live.n = live_at.n = 0;
 	for (int i = 0; i < n; i++)
 	{
 		const AlMove *move = &moves[i];
@@ -334,6 +378,28 @@ al_ledger_move(const AlMove *moves, int n, TimestampTz now)
 		column_set_text(&columns[7], i, move->confirmed_by);
 		column_set_text(&columns[8], i, move->error_code);
 		column_set_text(&columns[9], i, move->error_message);
+	}
+	for (int c = 0; c < 10; c++)
+		values[c] = column_array(&columns[c]);
+	values[10] = TimestampTzGetDatum(now);
+}
+
+/* Moves the due rows of actions, or of those that are done. */
+static void
+move_due(const AlMove *moves, int n, const bool *done)
+{
+	Column		rest = column_create(INT8OID, n);
+	Column		live = column_create(INT8OID, n);
+	Column		live_at = column_create(TIMESTAMPTZOID, n);
+	Datum		values[2];
+
+	rest.n = live.n = live_at.n = 0;
+	for (int i = 0; i < n; i++)
+	{
+		const AlMove *move = &moves[i];
+
+		if (done != NULL && !done[i])
+			continue;
 		if (move->status == AL_STATUS_CONFIRMED || move->status == AL_STATUS_FAILED)
 			column_set(&rest, rest.n++, Int64GetDatum(move->action_id));
 		else
@@ -342,10 +408,6 @@ al_ledger_move(const AlMove *moves, int n, TimestampTz now)
 			column_set(&live_at, live_at.n++, TimestampTzGetDatum(move->next_at));
 		}
 	}
-	for (int c = 0; c < 10; c++)
-		values[c] = column_array(&columns[c]);
-	values[10] = TimestampTzGetDatum(now);
-	(void) al_statement_run(&move_actions, values, NULL);
 	if (rest.n > 0)
 	{
 		values[0] = column_array(&rest);

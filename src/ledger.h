@@ -120,14 +120,22 @@ extern void al_ledger_next_due(const AlLot *lots, int n_lots, TimestampTz *out);
 /* Write the mark and open the attempts. */
 extern void al_ledger_mark(const AlMark *marks, int n, int64 incarnation, TimestampTz now);
 
+/* Move actions on, and their due rows with them. */
+extern void al_ledger_move(const AlMove *moves, int n, TimestampTz now);
+
+/*
+ * The same for actions that this incarnation has claimed and that nobody has
+ * touched since; sets done[i] for those that were moved.  An action locked by
+ * somebody else raises after a short wait.
+ */
+extern void al_ledger_move_claimed(const AlMove *moves, int n, TimestampTz now, int64 incarnation, bool *done);
+
 /* Lock and read actions by number; those locked by others are left out. */
 extern int	al_ledger_lock(const int64 *action_ids, int n, AlStanding **standings);
 
 /* Close attempts that are open. */
 extern void al_ledger_close(const AlClosing *closings, int n);
 
-/* Move actions on, and their due rows with them. */
-extern void al_ledger_move(const AlMove *moves, int n, TimestampTz now);
 
 /* Append events in the dispatcher's name. */
 extern void al_ledger_event(const AlEvent *events, int n, int64 incarnation);

@@ -29,11 +29,30 @@
 #define RECORD_BATCH 500
 #define ERROR_PAUSE_MS 1000
 
+/* A batch of ended attempts on its way into the ledger. */
+typedef struct Record
+{
+	AlDispatcher *dispatcher;
+	TimestampTz now;
+	AlEndedItem **quick;
+	int			n_quick;
+	AlEndedItem **careful;
+	int			n_careful;
+	AlClosing  *closings;
+	int			n_closings;
+	AlEvent    *events;
+	int			n_events;
+	List	   *recorded;
+} Record;
+
 static void work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded);
 static void leave(AlDispatcher *dispatcher);
 static List *record(AlDispatcher *dispatcher);
-static void judge_one(AlDispatcher *dispatcher, AlEndedItem *item, const AlStanding *standing, TimestampTz now,
-					  AlClosing *closings, int *n_closings, AlMove *moves, int *n_moves, AlEvent *events, int *n_events);
+static void record_init(Record *record, AlDispatcher *dispatcher, int most);
+static void record_quick(Record *record);
+static void record_careful(Record *record);
+static void judge_item(AlEndedItem *item, const AlStanding *standing, TimestampTz now, AlJudgement *judgement);
+static void add_recorded(Record *record, AlEndedItem *item, const AlJudgement *judgement);
 static void forget(AlDispatcher *dispatcher, List *recorded);
 static void recover(AlDispatcher *dispatcher);
 static int	compare_standings(const void *a, const void *b);
@@ -135,72 +154,132 @@ static List *
 record(AlDispatcher *dispatcher)
 {
 	int			most = dispatcher->isolate > 0 ? 1 : Min(dispatcher->n_ended, RECORD_BATCH);
-	TimestampTz now = GetCurrentTimestamp();
-	int64	   *ids = palloc(Max(most, 1) * sizeof(int64));
-	AlEndedItem **items = palloc(Max(most, 1) * sizeof(AlEndedItem *));
-	AlClosing  *closings = palloc(Max(most, 1) * sizeof(AlClosing));
-	AlMove	   *moves = palloc(Max(most, 1) * sizeof(AlMove));
-	AlEvent    *events = palloc(Max(most, 1) * sizeof(AlEvent));
-	AlStanding *standings;
-	int			n = 0;
-	int			n_standings;
-	int			n_closings = 0;
-	int			n_moves = 0;
-	int			n_events = 0;
-	List	   *recorded = NIL;
+	Record		record;
 	dlist_iter	iter;
+	int			n = 0;
 
+	if (most == 0)
+		return NIL;
+	record_init(&record, dispatcher, most);
 	dlist_foreach(iter, &dispatcher->ended)
 	{
-		if (n >= most)
+		AlEndedItem *item = dlist_container(AlEndedItem, node, iter.cur);
+
+		if (n++ >= most)
 			break;
-		items[n] = dlist_container(AlEndedItem, node, iter.cur);
-		ids[n] = items[n]->ended.action_id;
-		n++;
+		if (dispatcher->isolate > 0 || item->careful || item->ended.standing.action_id == 0)
+			record.careful[record.n_careful++] = item;
+		else
+			record.quick[record.n_quick++] = item;
 	}
+	record_quick(&record);
+	record_careful(&record);
+	al_ledger_close(record.closings, record.n_closings);
+	(void) AL_FAULT_POINT("attempt_written");
+	al_ledger_event(record.events, record.n_events, dispatcher->incarnation);
+	return record.recorded;
+}
+
+/* Makes room for a batch. */
+static void
+record_init(Record *record, AlDispatcher *dispatcher, int most)
+{
+	memset(record, 0, sizeof(*record));
+	record->dispatcher = dispatcher;
+	record->now = GetCurrentTimestamp();
+	record->quick = palloc(most * sizeof(AlEndedItem *));
+	record->careful = palloc(most * sizeof(AlEndedItem *));
+	record->closings = palloc(most * sizeof(AlClosing));
+	record->events = palloc(most * sizeof(AlEvent));
+}
+
+/*
+ * Records attempts of actions that are as this dispatcher left them: judged
+ * from memory, moved by a statement that finds out if that is not so.
+ */
+static void
+record_quick(Record *record)
+{
+	int			n = record->n_quick;
+	AlJudgement *judgements = palloc(Max(n, 1) * sizeof(AlJudgement));
+	AlMove	   *moves = palloc(Max(n, 1) * sizeof(AlMove));
+	bool	   *done = palloc(Max(n, 1) * sizeof(bool));
+
+	for (int i = 0; i < n; i++)
+	{
+		judge_item(record->quick[i], &record->quick[i]->ended.standing, record->now, &judgements[i]);
+		moves[i] = judgements[i].move;
+	}
+	al_ledger_move_claimed(moves, n, record->now, record->dispatcher->incarnation, done);
+	for (int i = 0; i < n; i++)
+	{
+		if (done[i])
+			add_recorded(record, record->quick[i], &judgements[i]);
+		else
+			record->careful[record->n_careful++] = record->quick[i];
+	}
+}
+
+/* Records attempts of actions that somebody else may have touched: lock and read first. */
+static void
+record_careful(Record *record)
+{
+	int			n = record->n_careful;
+	int64	   *ids = palloc(Max(n, 1) * sizeof(int64));
+	AlMove	   *moves = palloc(Max(n, 1) * sizeof(AlMove));
+	AlStanding *standings;
+	int			n_standings;
+	int			n_moves = 0;
+
 	if (n == 0)
-		return NIL;
+		return;
+	for (int i = 0; i < n; i++)
+		ids[i] = record->careful[i]->ended.action_id;
 	n_standings = al_ledger_lock(ids, n, &standings);
 	qsort(standings, n_standings, sizeof(AlStanding), compare_standings);
 	for (int i = 0; i < n; i++)
 	{
+		AlEndedItem *item = record->careful[i];
 		AlStanding	wanted = {.action_id = ids[i]};
 		AlStanding *standing = bsearch(&wanted, standings, n_standings, sizeof(AlStanding), compare_standings);
+		AlJudgement judgement;
 
+		item->careful = true;
 		if (standing == NULL)	/* locked by somebody: the next turn tries again */
 			continue;
-		judge_one(dispatcher, items[i], standing, now, closings, &n_closings, moves, &n_moves, events, &n_events);
-		recorded = lappend(recorded, items[i]);
+		judge_item(item, standing, record->now, &judgement);
+		if (judgement.moves)
+			moves[n_moves++] = judgement.move;
+		add_recorded(record, item, &judgement);
 	}
-	al_ledger_close(closings, n_closings);
-	AL_FAULT_ERROR("attempt_written");
-	al_ledger_move(moves, n_moves, now);
-	al_ledger_event(events, n_events, dispatcher->incarnation);
-	return recorded;
+	al_ledger_move(moves, n_moves, record->now);
 }
 
-/* Judges one ended attempt and adds it to what is to be written. */
+/* Judges one ended attempt. */
 static void
-judge_one(AlDispatcher *dispatcher, AlEndedItem *item, const AlStanding *standing, TimestampTz now,
-		  AlClosing *closings, int *n_closings, AlMove *moves, int *n_moves, AlEvent *events, int *n_events)
+judge_item(AlEndedItem *item, const AlStanding *standing, TimestampTz now, AlJudgement *judgement)
 {
 	AlTool	   *tool = al_registry_tool_guarded(item->ended.tool_id);
-	AlJudgement judgement;
 
 	if (tool == NULL)
 		elog(ERROR, "action " INT64_FORMAT " belongs to a tool whose definition cannot be read", item->ended.action_id);
-	al_judge(&item->ended, standing, tool, now, item->tries > 0, &judgement);
-	closings[(*n_closings)++] = judgement.closing;
-	if (judgement.moves)
-		moves[(*n_moves)++] = judgement.move;
-	if (judgement.has_event)
-		events[(*n_events)++] = judgement.event;
-	if (judgement.moves && judgement.move.next_at != DT_NOEND)
+	al_judge(&item->ended, standing, tool, now, item->tries > 0, judgement);
+}
+
+/* Adds a judged attempt to what is to be written. */
+static void
+add_recorded(Record *record, AlEndedItem *item, const AlJudgement *judgement)
+{
+	record->closings[record->n_closings++] = judgement->closing;
+	if (judgement->has_event)
+		record->events[record->n_events++] = judgement->event;
+	record->recorded = lappend(record->recorded, item);
+	if (judgement->moves && judgement->move.next_at != DT_NOEND)
 	{
-		AlLane	   *lane = al_lanes_find(&dispatcher->lanes, standing->service_id);
+		AlLane	   *lane = al_lanes_find(&record->dispatcher->lanes, item->ended.service_id);
 
 		if (lane != NULL)
-			lane->next_due = Min(lane->next_due, judgement.move.next_at);
+			lane->next_due = Min(lane->next_due, judgement->move.next_at);
 	}
 }
 
@@ -241,9 +320,10 @@ al_turn_collect(AlDispatcher *dispatcher)
 		AlFlight   *flight = (AlFlight *) (uintptr_t) result->tag;
 		AlEndedItem *item = MemoryContextAllocZero(TopMemoryContext, sizeof(AlEndedItem));
 
-		item->ended.action_id = flight->action_id;
-		item->ended.attempt = flight->attempt;
-		item->ended.tool_id = flight->tool_id;
+		item->ended.standing = flight->standing;
+		item->ended.action_id = flight->standing.action_id;
+		item->ended.attempt = flight->standing.attempts;
+		item->ended.tool_id = flight->standing.tool_id;
 		item->ended.service_id = flight->lane->service_id;
 		item->ended.finished_at = GetCurrentTimestamp();
 		item->ended.evidence = result->evidence;

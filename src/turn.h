@@ -29,9 +29,7 @@
 /* A request under way; its address is the wire's tag. */
 typedef struct AlFlight
 {
-	int64		action_id;
-	int			attempt;
-	int32		tool_id;
+	AlStanding	standing;		/* after the mark */
 	AlLane	   *lane;
 	const char *keep[12];		/* names of the answer's headers that are kept */
 	char		marker[64];		/* one of them: the destination's replay marker */
@@ -43,6 +41,7 @@ typedef struct AlEndedItem
 	dlist_node	node;
 	AlEnded		ended;
 	int			tries;
+	bool		careful;		/* somebody else has touched the action: lock and read it first */
 } AlEndedItem;
 
 typedef struct AlDispatcher

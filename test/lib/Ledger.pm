@@ -13,7 +13,8 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 
 our @EXPORT = qw(start_server start_provider truth truth_by_action effects poll poll_sql
-  refund_service refund_tool action_row pid_of_dispatcher slow_wait_for_start);
+  refund_service refund_tool action_row pid_of_dispatcher slow_wait_for_start
+  perform attempts_of settle received turns_pass);
 
 # Start a server with the extension in database "postgres".
 #   fault => 1     the fault build
@@ -148,6 +149,7 @@ sub refund_service
 
 # Define a tool with arguments refund_id and amount.  do => the provider's behaviour.
 #   mode => keyed | unkeyed | read (first path segment)
+#   attempts, base, cap, window => of its retry option
 sub refund_tool
 {
 	my ($node, %o) = @_;
@@ -162,7 +164,8 @@ sub refund_tool
 	  identity => 'refund:{refund_id}',
 	  input => '{"required": ["refund_id", "amount"], "properties": {"refund_id": {"type": "string"}, "amount": {"type": "integer"}}}',
 	  options => '{"timeout": "@{[ $o{timeout} // '2s' ]}", "external_ref": "\$.id", "summary": "refund {amount} for {refund_id}",
-	    "retry": {"attempts": @{[ $o{attempts} // 4 ]}, "base": "@{[ $o{base} // '100ms' ]}", "cap": "1s"}$more}')});
+	    "retry": {"attempts": @{[ $o{attempts} // 4 ]}, "base": "@{[ $o{base} // '100ms' ]}", "cap": "@{[ $o{cap} // '1s' ]}",
+	              "window": "@{[ $o{window} // '1h' ]}"}$more}')});
 }
 
 # One action's row as a hash.
@@ -171,6 +174,66 @@ sub action_row
 	my ($node, $action_id) = @_;
 	my $json = $node->safe_psql('postgres', "SELECT to_jsonb(a) FROM actionledger.action a WHERE action_id = $action_id");
 	return $json eq '' ? undef : decode_json($json);
+}
+
+# Perform a tool of refund_tool and return the action's number.
+#   amount => number, options => JSON text (of perform's options)
+sub perform
+{
+	my ($node, $tool, $refund_id, %o) = @_;
+	my $amount = $o{amount} // 100;
+	my $options = $o{options} // '{}';
+	return $node->safe_psql('postgres',
+		qq{SELECT action_id FROM actionledger.perform('$tool', '{"refund_id": "$refund_id", "amount": $amount}', options => '$options')});
+}
+
+# The attempts of an action in their order, as hashes.
+sub attempts_of
+{
+	my ($node, $action_id) = @_;
+	my $json = $node->safe_psql('postgres',
+		"SELECT coalesce(jsonb_agg(to_jsonb(t) - 'body' ORDER BY t.attempt), '[]') FROM actionledger.attempt t WHERE t.action_id = $action_id");
+	return @{ decode_json($json) };
+}
+
+# Wait until an action has a status (and a next step), and return its row.
+sub settle
+{
+	my ($node, $action_id, $status, $step, $bound) = @_;
+	my $row;
+	my $ok = eval {
+		poll(
+			sub {
+				$row = action_row($node, $action_id);
+				return $row && $row->{status} eq $status && (!defined $step || $row->{next_step} eq $step);
+			},
+			"action $action_id is $status" . (defined $step ? "/$step" : ''), $bound);
+	};
+	return $row if $ok;
+	my $is = $row ? join(', ', map { "$_ " . ($row->{$_} // 'null') } qw(status next_step known attempts error_message)) : 'not there';
+	die "$@: it is $is";
+}
+
+# The received lines of an action in a provider's truth log.
+sub received
+{
+	my ($p, $action_id) = @_;
+	return grep { $_->{ev} eq 'received' && ($_->{action} // '') =~ m{/\Q$action_id\E$} } truth($p);
+}
+
+# Wait until the dispatcher has begun at least $n rescans of everything that is
+# live: what has not been sent by then is not going to be.
+sub turns_pass
+{
+	my ($node, $n) = @_;
+	for my $i (1 .. $n // 3)
+	{
+		my $before = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
+		poll_sql($node,
+			"SELECT bool_and(last_turn > timestamptz '$before') FROM actionledger.workers WHERE worker LIKE 'dispatcher%'",
+			'the dispatcher looks again', 90);
+	}
+	return;
 }
 
 # The process id of the running dispatcher, once there is one.

@@ -27,15 +27,18 @@ CREATE TEMP VIEW member AS
               SELECT FROM pg_class c WHERE c.oid = t.typrelid AND c.relkind <> 'c'))))
       AND i.type <> 'composite type'; -- its comment is on the type
 
-SELECT type, identity FROM member ORDER BY type, identity COLLATE "C";
-
 -- All have a comment, and all are in the one schema (indexes and triggers come
 -- with their tables).
 SELECT type, identity FROM member WHERE comment IS NULL;
 SELECT type, identity FROM member WHERE type <> 'schema' AND schema IS DISTINCT FROM 'actionledger';
-SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
-WHERE c.relnamespace = 'actionledger'::regnamespace AND c.relkind = 'r' AND a.attnum > 0
-  AND col_description(c.oid, a.attnum) IS NOT NULL ORDER BY 1, 2;
+-- Columns whose names do not say it have one too.
+SELECT c.relation, c.attribute FROM (VALUES
+    ('action', 'known'), ('action', 'claimed_by'), ('action', 'window_ends_at'), ('action', 'key_ends_at'), ('action', 'args_hash'),
+    ('action', 'headers'), ('action', 'confirmed_by'), ('attempt', 'sent'), ('ledger', 'namespace'), ('ledger', 'system_id'),
+    ('ledger', 'timeline'), ('ledger', 'control_inode')) AS c(relation, attribute)
+WHERE NOT EXISTS (
+    SELECT FROM pg_attribute a WHERE a.attrelid = ('actionledger.' || c.relation)::regclass AND a.attname = c.attribute
+       AND col_description(a.attrelid, a.attnum) IS NOT NULL);
 
 -- A dump carries every table and every sequence, whole.
 SELECT c.relname FROM pg_class c
@@ -60,9 +63,9 @@ WHERE p.pronamespace = 'actionledger'::regnamespace AND x.grantee = 0 ORDER BY p
 SELECT n.nspname, x.privilege_type FROM pg_namespace n, aclexplode(n.nspacl) x
 WHERE n.nspname = 'actionledger' AND x.grantee = 0;
 
--- Every view that shows actions keeps cheap functions behind its predicate.
+-- Every view keeps cheap functions behind its predicate; workers has none.
 SELECT c.relname FROM pg_class c
-WHERE c.relnamespace = 'actionledger'::regnamespace AND c.relkind = 'v'
+WHERE c.relnamespace = 'actionledger'::regnamespace AND c.relkind = 'v' AND c.relname <> 'workers'
   AND NOT coalesce('security_barrier=true' = ANY (c.reloptions), false);
 -- A function that runs with its owner's rights pins its search_path.
 SELECT p.oid::regprocedure FROM pg_proc p

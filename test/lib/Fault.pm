@@ -1,0 +1,107 @@
+# Fault.pm: dying at a named moment.  A plan is armed in the running dispatcher
+# and fires once; the journal in the data directory tells who is armed and what
+# has fired (src/rules/fault.h).
+package Fault;
+
+use strict;
+use warnings;
+use Exporter 'import';
+use Ledger;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+our @EXPORT = qw(arm entry fired wait_fired is_running wait_gone restart_after_kill new_incarnation);
+
+# An entry of a plan that no other one equals, so that it fires although one
+# like it has fired before.
+my $label = 0;
+
+sub entry
+{
+	my ($point, $mode, $nth) = @_;
+	$label++;
+	return "$point:$mode:@{[ $nth // 1 ]}:x$label";
+}
+
+# Arm entries; returns when the dispatcher that runs has taken them.
+sub arm
+{
+	my ($node, @entries) = @_;
+	my $plan = join ',', @entries;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET actionledger.fault = '$plan'; SELECT pg_reload_conf();");
+	my $pid = pid_of_dispatcher($node);
+	poll(sub { grep { $_ eq "armed $pid $plan" } journal($node) }, "dispatcher $pid is armed with $plan");
+	return $pid;
+}
+
+# Which processes an entry has fired in.
+sub fired
+{
+	my ($node, $entry) = @_;
+	return map { /^fired (\d+) \Q$entry\E$/ ? $1 : () } journal($node);
+}
+
+# Wait until an entry has fired; returns the process, or nothing when it does not fire in time.
+sub wait_fired
+{
+	my ($node, $entry, $bound) = @_;
+	return eval {
+		poll(sub { (fired($node, $entry))[0] }, "$entry fires", $bound);
+	};
+}
+
+sub journal
+{
+	my ($node) = @_;
+	my $file = $node->data_dir . '/actionledger.fault';
+	return -e $file ? split(/\n/, slurp_file($file)) : ();
+}
+
+# Whether a process runs; one that has ended and was not yet waited for does not.
+sub is_running
+{
+	my ($pid) = @_;
+	open my $stat, '<', "/proc/$pid/stat" or return 0;
+	my $line = <$stat> // '';
+	return $line =~ /^\d+ \(.*\) [^ZX]/s ? 1 : 0;
+}
+
+# Wait until a process has gone; returns how long that took.
+sub wait_gone
+{
+	my ($pid, $bound) = @_;
+	my $start = time;
+	poll(sub { !is_running($pid) }, "process $pid has gone", $bound);
+	return time - $start;
+}
+
+# Start a server again whose postmaster was killed by a fault.
+sub restart_after_kill
+{
+	my ($node) = @_;
+	wait_gone($node->{_pid}, 10);
+	$node->{_pid} = undef;
+	slow_wait_for_start($node);
+	return;
+}
+
+# The newest incarnation, once the server answers.
+sub new_incarnation
+{
+	my ($node, $older_than) = @_;
+	my $found;
+	poll(
+		sub {
+			my ($out, $err) = ('', '');
+			my $rc = $node->psql('postgres', 'SELECT max(incarnation) FROM actionledger.incarnation',
+				stdout => \$out, stderr => \$err, timeout => 20);
+			return 0 unless defined $rc && $rc == 0 && $out =~ /^\d+$/;
+			$found = $out;
+			return $found > $older_than;
+		},
+		"an incarnation after $older_than has started", 60);
+	return $found;
+}
+
+1;
