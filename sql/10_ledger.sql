@@ -106,6 +106,7 @@ CREATE TABLE actionledger.action (
     run_id           text,
     identity         text NOT NULL CHECK (identity <> ''),
     idempotency_key  text NOT NULL CHECK (idempotency_key <> ''),
+    key_place        text,
     requested_by     text NOT NULL,
     session_by       text,
     actor            text,
@@ -143,6 +144,7 @@ COMMENT ON TABLE actionledger.action IS 'One row per intended operation: the fro
 COMMENT ON COLUMN actionledger.action.claimed_by IS 'Incarnation of the dispatcher that has an attempt open; its lock, not the clock, tells whether it lives';
 COMMENT ON COLUMN actionledger.action.known IS 'Fold of all attempts';
 COMMENT ON COLUMN actionledger.action.window_ends_at IS 'End of the retry window; starts at the first mark';
+COMMENT ON COLUMN actionledger.action.key_place IS 'Where the frozen request carries its key, when the destination had declared to honour it there; NULL: an unknown outcome is not settled by sending again';
 COMMENT ON COLUMN actionledger.action.key_ends_at IS 'Until when the destination is relied on to remember the key (window less margin); NULL while nothing was delivered or no key is honoured';
 COMMENT ON COLUMN actionledger.action.args_hash IS 'SHA-256 of the canonical arguments (RFC 8785)';
 COMMENT ON COLUMN actionledger.action.headers IS 'Frozen header lines, secrets by reference';

@@ -153,7 +153,7 @@ consider(Draft *draft, AlDueAction *action, AlLane *lane)
 	else if (!al_registry_may_perform(tool, get_role_oid(action->requested_by, true)))
 		block(draft, action, "permission_revoked",
 			  psprintf("role %s may no longer perform %s", action->requested_by, tool->name));
-	else if (!al_registry_resendable(tool) && lane->unsent + lane->drafted >= al_max_unproven)
+	else if (!al_registry_resendable(tool, action->standing.key_place) && lane->unsent + lane->drafted >= al_max_unproven)
 		return false;
 	else if ((headers = request_headers(draft, action, &missing)) == NIL)
 		block(draft, action, "secret_missing", psprintf("secret \"%s\" is missing or unusable", missing));
@@ -219,10 +219,14 @@ add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List 
 	claimed->mark.deadline = TimestampTzPlusMilliseconds(draft->now, tool->def->timeout_ms);
 	claimed->mark.window_ends_at = standing->window_ends_at ? standing->window_ends_at
 		: TimestampTzPlusMilliseconds(draft->now, tool->def->window_ms);
-	claimed->mark.key_ends_at = (standing->key_ends_at || !key->honoured) ? standing->key_ends_at
+	claimed->mark.key_ends_at = (standing->key_ends_at || !al_registry_key_counts(tool, standing->key_place)) ? standing->key_ends_at
 		: TimestampTzPlusMilliseconds(draft->now, key->window_ms - key->margin_ms);
 
 	claimed->flight->standing = *standing;
+	if (standing->key_place != NULL)
+		claimed->flight->standing.key_place =
+			strlcpy(claimed->flight->key_place, standing->key_place, sizeof(claimed->flight->key_place)) < sizeof(claimed->flight->key_place)
+			? claimed->flight->key_place : NULL;
 	claimed->flight->standing.status = AL_STATUS_SUBMITTED;
 	claimed->flight->standing.attempts++;
 	claimed->flight->standing.sends++;
@@ -242,7 +246,7 @@ add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List 
 	request->body_len = action->body ? VARSIZE_ANY_EXHDR(action->body) : 0;
 	request->timeout_ms = tool->def->timeout_ms;
 	request->connect_timeout_ms = tool->def->connect_timeout_ms;
-	request->fresh = !al_registry_resendable(tool);
+	request->fresh = !al_registry_resendable(tool, standing->key_place);
 	request->allow_http = service->plain_http;
 	request->allow_private = service->allow_private;
 	request->ca_file = service->ca_file;

@@ -244,7 +244,7 @@ al_create_tool(PG_FUNCTION_ARGS)
 					(errcode(AL_ERR_INVALID_DEFINITION),
 					 errmsg("%s of a tool must not be null", names[i]),
 					 errdetail("At \"/%s\": null.", names[i]),
-					 errhint("Leave the argument out to get its default.")));
+					 i < 3 ? errhint("Give it; it has no default.") : errhint("Leave the argument out to get its default.")));
 		if (i < 5)
 			arguments[i] = PG_ARGISNULL(i) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(i));
 		else
@@ -463,7 +463,7 @@ readiness(const char *name)
 {
 	AlTool	   *tool = al_registry_tool(name);
 
-	if (tool == NULL || al_registry_resendable(tool))
+	if (tool == NULL || al_registry_resendable(tool, al_registry_key_place(tool)))
 		return "ready";
 	if (tool->def->type == AL_TYPE_IRREVERSIBLE)
 		return "ready; an unknown outcome is never sent again and waits for a person: irreversible";

@@ -162,7 +162,7 @@ al_definition_add_header(AlPlace place, const char *name, const char *value, Lis
 		const char *line = lfirst(lc);
 
 		if (pg_strncasecmp(line, name, len) == 0 && line[len] == ':')
-			al_definition_error(place, "Header names are the same in upper and lower case.",
+			al_definition_error(place, "Leave one of them out; header names are the same in upper and lower case.",
 								"the header \"%s\" is there twice", name);
 	}
 	*headers = lappend(*headers, psprintf("%s: %s", name, value));

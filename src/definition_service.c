@@ -115,9 +115,9 @@ al_service_parse(const char *name, const char *base_url, Jsonb *options)
 static void
 read_auth(AlPlace place, const JsonbValue *value, void *target)
 {
-	al_option_read(place, value, AUTH_OPTIONS, target);
-	if (JsonContainerSize(value->val.binary.data) != 1)
+	if (al_option_is_object(value) && JsonContainerSize(value->val.binary.data) != 1)
 		al_definition_error(place, NULL, "exactly one of \"bearer\", \"basic\" and \"header\" belongs here");
+	al_option_read(place, value, AUTH_OPTIONS, target);
 }
 
 static void

@@ -30,7 +30,7 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 {
 	AlEvidence	evidence = ended->evidence;
 	AlContext	context = {
-		.key_honoured = tool->idempotency->honoured,
+		.key_honoured = al_registry_key_counts(tool, standing->key_place),
 		.earlier_open = al_policy_is_open(standing->known),
 		.body_rule = AL_BODY_RULE_NONE
 	};
@@ -119,10 +119,10 @@ situation_of(const AlStanding *standing, const AlTool *tool, AlKnown known, Time
 		.lookup = AL_LOOKUP_NONE,
 		.stop = AL_STOP_NO
 	};
-	bool		counts = !al_policy_is_open(known) || al_registry_resendable(tool);
+	bool		counts = !al_policy_is_open(known) || al_registry_resendable(tool, standing->key_place);
 
-	if (tool->idempotency->honoured)
-		situation.key = (standing->key_ends_at == 0 || now < standing->key_ends_at) ? AL_KEY_OPEN : AL_KEY_PASSED;
+	if (standing->key_ends_at != 0 && al_registry_key_counts(tool, standing->key_place))
+		situation.key = now < standing->key_ends_at ? AL_KEY_OPEN : AL_KEY_PASSED;
 	if ((standing->window_ends_at != 0 && now >= standing->window_ends_at) ||
 		(counts && standing->sends >= tool->def->attempts))
 		situation.budget = AL_BUDGET_USED_UP;

@@ -23,8 +23,8 @@
 
 #define STANDING_COLUMNS \
 	"a.action_id, a.tool_id, a.service_id, a.status::text, a.known::text, a.attempts::int, a.sends::int, a.claimed_by, " \
-	"a.last_sent_at, a.window_ends_at, a.key_ends_at, a.expires_at, a.cancelled_at"
-#define N_STANDING_COLUMNS 13
+	"a.last_sent_at, a.window_ends_at, a.key_ends_at, a.expires_at, a.cancelled_at, a.key_place"
+#define N_STANDING_COLUMNS 14
 
 static AlStatement pick_due = {
 	"SELECT " STANDING_COLUMNS ", p.next_at, a.requested_by, a.method, a.url, a.headers, a.body "
@@ -591,4 +591,5 @@ read_standing(uint64 row, AlStanding *standing)
 	standing->key_ends_at = al_column_int8(row, 11);
 	standing->expires_at = al_column_int8(row, 12);
 	standing->cancelled_at = al_column_int8(row, 13);
+	standing->key_place = al_column_text(row, 14);
 }

@@ -39,6 +39,7 @@ typedef struct AlStanding
 	TimestampTz key_ends_at;
 	TimestampTz expires_at;
 	TimestampTz cancelled_at;
+	char	   *key_place;		/* where the frozen request carries an honoured key; NULL: nowhere */
 } AlStanding;
 
 /* An action that is due, with its frozen request. */

@@ -286,9 +286,30 @@ al_registry_may_perform(const AlTool *tool, Oid role)
 	return false;
 }
 
-/* Tells whether an unknown outcome of this tool can be settled by sending again. */
+/* Says where requests of a tool carry a key that is honoured. */
+char *
+al_registry_key_place(const AlTool *tool)
+{
+	static const char *const places[] = {
+		[AL_KEY_PLACE_HEADER] = "header",
+		[AL_KEY_PLACE_BODY] = "body",
+		[AL_KEY_PLACE_QUERY] = "query",
+		[AL_KEY_PLACE_NONE] = NULL
+	};
+	const AlIdempotency *key = tool->idempotency;
+
+	if (!key->honoured || places[key->place] == NULL)
+		return NULL;
+	return psprintf("%s %s", places[key->place], key->name);
+}
+
+/*
+ * Tells whether an unknown outcome can be settled by sending again.  A request
+ * that was frozen before the destination declared its keys, or declared them
+ * elsewhere, does not carry a key that counts.
+ */
 bool
-al_registry_resendable(const AlTool *tool)
+al_registry_resendable(const AlTool *tool, const char *frozen_key_place)
 {
 	switch (tool->def->type)
 	{
@@ -296,11 +317,23 @@ al_registry_resendable(const AlTool *tool)
 		case AL_TYPE_IDEMPOTENT:
 			return true;
 		case AL_TYPE_NON_IDEMPOTENT:
-			return tool->idempotency->honoured;
+			return al_registry_key_counts(tool, frozen_key_place);
 		case AL_TYPE_IRREVERSIBLE:
 			return false;
 	}
 	return false;
+}
+
+/* Tells whether a frozen request carries its key where it is honoured today. */
+bool
+al_registry_key_counts(const AlTool *tool, const char *frozen_key_place)
+{
+	char	   *place = frozen_key_place ? al_registry_key_place(tool) : NULL;
+	bool		counts = place != NULL && pg_strcasecmp(place, frozen_key_place) == 0;
+
+	if (place != NULL)
+		pfree(place);
+	return counts;
 }
 
 /* Finds something in a subtransaction, NULL and a log line when that raises. */

@@ -53,8 +53,20 @@ extern AlService *al_registry_service_by_id(int32 service_id);
 /* Whether a role may perform a tool: a grantee or a member of one, the one who created it, its owner, or a superuser. */
 extern bool al_registry_may_perform(const AlTool *tool, Oid role);
 
-/* Whether an unknown outcome of this tool can be settled by sending again. */
-extern bool al_registry_resendable(const AlTool *tool);
+/*
+ * Where requests of this tool carry a key that the destination declares to
+ * honour, such as "header Idempotency-Key"; NULL: nowhere.
+ */
+extern char *al_registry_key_place(const AlTool *tool);
+
+/* Whether a request frozen with its key at a place carries it where it is honoured today. */
+extern bool al_registry_key_counts(const AlTool *tool, const char *frozen_key_place);
+
+/*
+ * Whether an unknown outcome can be settled by sending again, given the place
+ * of the key that is honoured today and was when the request was frozen.
+ */
+extern bool al_registry_resendable(const AlTool *tool, const char *frozen_key_place);
 
 /* The namespace of this ledger's idempotency keys.  Needs an AlSession. */
 extern const pg_uuid_t *al_registry_namespace(void);

@@ -321,6 +321,11 @@ al_turn_collect(AlDispatcher *dispatcher)
 		AlEndedItem *item = MemoryContextAllocZero(TopMemoryContext, sizeof(AlEndedItem));
 
 		item->ended.standing = flight->standing;
+		if (flight->standing.key_place != NULL)
+		{
+			memcpy(item->key_place, flight->key_place, sizeof(item->key_place));
+			item->ended.standing.key_place = item->key_place;
+		}
 		item->ended.action_id = flight->standing.action_id;
 		item->ended.attempt = flight->standing.attempts;
 		item->ended.tool_id = flight->standing.tool_id;

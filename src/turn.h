@@ -32,6 +32,7 @@ typedef struct AlFlight
 	AlStanding	standing;		/* after the mark */
 	AlLane	   *lane;
 	const char *keep[12];		/* names of the answer's headers that are kept */
+	char		key_place[80];	/* of the standing */
 	char		marker[64];		/* one of them: the destination's replay marker */
 } AlFlight;
 
@@ -40,6 +41,7 @@ typedef struct AlEndedItem
 {
 	dlist_node	node;
 	AlEnded		ended;
+	char		key_place[80];	/* of its standing */
 	int			tries;
 	bool		careful;		/* somebody else has touched the action: lock and read it first */
 } AlEndedItem;

@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
+#include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -28,6 +29,7 @@ static AlStatement select_names = {
 static void put_row(ReturnSetInfo *result, const char *worker, const char *state, pid_t pid, TimestampTz since,
 					Datum services, const AlWorkerSlot *slot, const char *detail, const char *what_to_do);
 static void put_launcher(ReturnSetInfo *result);
+static void put_missing(ReturnSetInfo *result);
 static void put_dispatcher(ReturnSetInfo *result, const AlWorkerSlot *slot);
 static const char *remedy(AlWorkerState state);
 static Datum service_names(int index);
@@ -59,9 +61,7 @@ al_sql_workers(PG_FUNCTION_ARGS)
 	for (int i = 0; i < n; i++)
 		put_dispatcher(result, &slots[i]);
 	if (n == 0)
-		put_row(result, "dispatcher 0", "missing", 0, 0, service_names(0), NULL,
-				al_enabled ? "the launcher has not started it yet" : "no service has been created here, or actionledger.enabled is off",
-				"SELECT actionledger.create_service('name', 'https://api.example.com');");
+		put_missing(result);
 	return (Datum) 0;
 }
 
@@ -82,6 +82,28 @@ put_launcher(ReturnSetInfo *result)
 		put_row(result, "launcher", "missing", 0, 0, (Datum) 0, NULL,
 				"it is not running; is there a free background worker slot, and is this server no standby?",
 				"SHOW max_worker_processes; -- raise it, and restart the server");
+}
+
+/* Puts the row of a dispatcher that nobody has started. */
+static void
+put_missing(ReturnSetInfo *result)
+{
+	Datum		services = service_names(0);
+	const char *detail = "the launcher has not started it yet";
+	const char *what_to_do = NULL;
+
+	if (!al_enabled && ArrayGetNItems(ARR_NDIM(DatumGetArrayTypeP(services)), ARR_DIMS(DatumGetArrayTypeP(services))) == 0)
+	{
+		detail = "no service has been created here";
+		what_to_do = "SELECT actionledger.create_service('name', 'https://api.example.com');";
+	}
+	else if (!al_enabled)
+	{
+		detail = "actionledger.enabled is off for this database, or was when this session began";
+		what_to_do = psprintf("ALTER DATABASE %s SET actionledger.enabled = on;",
+							  quote_identifier(get_database_name(MyDatabaseId)));
+	}
+	put_row(result, "dispatcher 0", "missing", 0, 0, services, NULL, detail, what_to_do);
 }
 
 /* Puts a dispatcher's row. */
