@@ -12,6 +12,11 @@ CREATE FUNCTION actionledger._decide(action_type text, known text, key_state tex
     RETURNS record LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_decide';
 COMMENT ON FUNCTION actionledger._decide(text, text, text, text, text, text) IS 'The state machine: what may happen next. key_state: not_honoured, open, passed; budget: open, used_up; lookup: none, open, used_up; stop: no, cancelled, expired';
 
+CREATE FUNCTION actionledger._fold(action_type text, known text, verdict text, transient bool DEFAULT false,
+        conclusive bool DEFAULT false, ends_resending bool DEFAULT false)
+    RETURNS text LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_fold';
+COMMENT ON FUNCTION actionledger._fold(text, text, text, bool, bool, bool) IS 'What all attempts prove together, after one more';
+
 CREATE FUNCTION actionledger._backoff(failures int, base interval, cap interval, unit float8)
     RETURNS interval LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_backoff';
 COMMENT ON FUNCTION actionledger._backoff(int, interval, interval, float8) IS 'The delay after so many failures; unit in [0, 1) is the jitter';
@@ -33,6 +38,6 @@ CREATE FUNCTION actionledger._schema_validate(schema jsonb, value jsonb)
 COMMENT ON FUNCTION actionledger._schema_validate(jsonb, jsonb) IS 'Findings of a value against a JSON Schema';
 
 REVOKE ALL ON FUNCTION actionledger._classify(text, int, bool, int, bool, bool, bool, bool, bool), actionledger._decide(text, text, text, text, text, text),
-    actionledger._backoff(int, interval, interval, float8), actionledger._retry_after(text, timestamptz), actionledger._canonical(jsonb),
+    actionledger._fold(text, text, text, bool, bool, bool), actionledger._backoff(int, interval, interval, float8), actionledger._retry_after(text, timestamptz), actionledger._canonical(jsonb),
     actionledger._schema_check(jsonb), actionledger._schema_validate(jsonb, jsonb)
     FROM PUBLIC;

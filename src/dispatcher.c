@@ -230,6 +230,7 @@ loop(AlWorkerSlot *slot)
 			override_settings();
 			if (al_dispatchers != dispatcher.count)
 				break;
+			next_scan = 0;		/* the interval may be another one */
 		}
 		now = GetCurrentTimestamp();
 		check_permission_to_send(slot, now);

@@ -13,6 +13,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "tcop/utility.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
@@ -41,6 +42,7 @@ typedef struct BulkItem
 static AlTool *find_tool(FunctionCallInfo fcinfo, const char *function);
 static Datum performed_row(FunctionCallInfo fcinfo, const AlPrepared *prepared);
 static void warn_of_repeat(const AlPrepared *prepared);
+static void warn_of_repeats(const BulkItem *items, int n);
 static void warn_if_nobody_sends(void);
 static BulkItem *read_items(FunctionCallInfo fcinfo, const AlTool *tool, const AlProposal *common, bool skip, int *n);
 static void attempt_item(const AlTool *tool, BulkItem *item, void (*step) (const AlTool *, BulkItem *), bool skip);
@@ -63,6 +65,7 @@ al_perform(PG_FUNCTION_ARGS)
 	AlTool	   *tool;
 	char	   *identity;
 
+	PreventCommandIfReadOnly("perform()");
 	al_session_begin(&session, false);
 	MemoryContextSwitchTo(caller);
 	tool = find_tool(fcinfo, "perform");
@@ -96,6 +99,7 @@ al_perform_many(PG_FUNCTION_ARGS)
 	bool		skip = false;
 	int			n;
 
+	PreventCommandIfReadOnly("perform_many()");
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	al_session_begin(&session, false);
 	MemoryContextSwitchTo(caller);
@@ -116,6 +120,7 @@ al_perform_many(PG_FUNCTION_ARGS)
 	qsort(items, n, sizeof(BulkItem), compare_numbers);
 	for (int i = 0; i < n; i++)
 		put_item((ReturnSetInfo *) fcinfo->resultinfo, &items[i]);
+	warn_of_repeats(items, n);
 	warn_if_nobody_sends();
 	return (Datum) 0;
 }
@@ -132,6 +137,7 @@ find_tool(FunctionCallInfo fcinfo, const char *function)
 				(errcode(AL_ERR_MISSING_ARGUMENTS),
 				 errmsg("%s needs a tool and its arguments", function),
 				 errdetail("The %s is null. Nothing was recorded.", PG_ARGISNULL(0) ? "tool" : "value for args"),
+				 PG_ARGISNULL(0) ? errhint("Name the tool; see the view actionledger.tools.") :
 				 errhint("For a tool without arguments give '{}'.")));
 	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	al_registry_refresh();
@@ -172,6 +178,29 @@ warn_of_repeat(const AlPrepared *prepared)
 					prepared->story.action_id, prepared->story.error_code ? prepared->story.error_code : "unknown"),
 			 errdetail("It was asked for at %s; nothing new was recorded.", al_words_time(prepared->story.created_at)),
 			 errhint("For a deliberate new one, give another identity.")));
+}
+
+/* Warns when actions that stand for items did not happen. */
+static void
+warn_of_repeats(const BulkItem *items, int n)
+{
+	const BulkItem *first = NULL;
+	int			count = 0;
+
+	for (int i = n - 1; i >= 0; i--)
+	{
+		if (items[i].error == NULL && !items[i].prepared.created && items[i].prepared.story.status == AL_STATUS_FAILED)
+		{
+			first = &items[i];
+			count++;
+		}
+	}
+	if (first == NULL)
+		return;
+	ereport(WARNING,
+			(errmsg("identities of %d of %d items stand for actions that failed", count, n),
+			 errdetail("The first is item %d, identity \"%s\"; nothing new was recorded for them.", first->number, first->identity),
+			 errhint("For deliberate new ones, give other identities.")));
 }
 
 /* Warns, once per session, when what has been recorded will not be sent. */

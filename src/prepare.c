@@ -369,7 +369,7 @@ option_time(const char *name, JsonbValue *value)
 	}
 	PG_END_TRY();
 	if (TIMESTAMP_NOT_FINITE(at))
-		bad_option(name, "want a time that comes");
+		bad_option(name, "want a time that is not infinite");
 	return at;
 }
 
@@ -378,7 +378,7 @@ static char *
 option_text(const char *name, JsonbValue *value)
 {
 	if (value->type != jbvString || value->val.string.len == 0)
-		bad_option(name, "want a string");
+		bad_option(name, "want a string that is not empty");
 	return pnstrdup(value->val.string.val, value->val.string.len);
 }
 

@@ -20,6 +20,7 @@
 
 PG_FUNCTION_INFO_V1(al_sql_classify);
 PG_FUNCTION_INFO_V1(al_sql_decide);
+PG_FUNCTION_INFO_V1(al_sql_fold);
 PG_FUNCTION_INFO_V1(al_sql_backoff);
 PG_FUNCTION_INFO_V1(al_sql_retry_after);
 PG_FUNCTION_INFO_V1(al_sql_canonical);
@@ -139,6 +140,29 @@ al_sql_decide(PG_FUNCTION_ARGS)
 	nulls[3] = decision.error_code == NULL;
 	values[3] = nulls[3] ? (Datum) 0 : CStringGetTextDatum(decision.error_code);
 	return make_row(fcinfo, values, nulls);
+}
+
+/* _fold(action_type, known, verdict, transient, conclusive, ends_resending) */
+Datum
+al_sql_fold(PG_FUNCTION_ARGS)
+{
+	AlActionType type;
+	AlKnown		known;
+	AlOutcome	outcome = {
+		.transient = PG_GETARG_BOOL(3),
+		.conclusive = PG_GETARG_BOOL(4),
+		.ends_resending = PG_GETARG_BOOL(5)
+	};
+
+	if (!al_type_parse(text_to_cstring(PG_GETARG_TEXT_PP(0)), &type) ||
+		!al_known_parse(text_to_cstring(PG_GETARG_TEXT_PP(1)), &known) ||
+		!al_verdict_parse(text_to_cstring(PG_GETARG_TEXT_PP(2)), &outcome.verdict))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown action type, knowledge or verdict"),
+				 errdetail("One of the three words is none of theirs."),
+				 errhint("See the types actionledger.action_type, actionledger.known and actionledger.verdict.")));
+	PG_RETURN_TEXT_P(cstring_to_text(al_known_name(al_policy_fold(type, known, &outcome))));
 }
 
 /* Gives the milliseconds of an interval. */

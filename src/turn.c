@@ -83,8 +83,8 @@ al_turn_run(AlDispatcher *dispatcher)
 	forget(dispatcher, recorded);
 	if (claim.n > 0)
 		(void) AL_FAULT_POINT("mark_committed");
-	Assert(!IsTransactionState());
-	Assert(MyProc->xmin == InvalidTransactionId);
+	if (IsTransactionState() || TransactionIdIsValid(MyProc->xmin))
+		elog(FATAL, "a transaction or snapshot would be held while waiting on the network");
 	MemoryContextSwitchTo(dispatcher->turn_context);
 	al_claim_send(dispatcher, &claim, claim.n > 0 && al_gate_is_open(XactLastCommitEnd));
 	MemoryContextSwitchTo(TopMemoryContext);

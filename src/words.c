@@ -73,8 +73,10 @@ al_words_observation(const AlStory *story, bool created, bool asked_again)
 				return psprintf("%s%s has not been sent: %s. It did not happen. Do not propose it again; a person has to mend this first.",
 								again, subject, story->error_message ? story->error_message : "it is blocked");
 			if (created)
-				return psprintf("%s is recorded; it is sent after your commit. Do not propose it again; call actionledger.wait(" INT64_FORMAT
-								") in a later transaction for the outcome.", subject, story->action_id);
+				return psprintf("%s is recorded; it is sent after your commit%s. Do not propose it again; call actionledger.wait(" INT64_FORMAT
+								") in a later transaction for the outcome.", subject,
+								story->next_at > story->created_at ? psprintf(", not before %s", al_words_time(story->next_at)) : "",
+								story->action_id);
 			return psprintf("%s%s is recorded and not sent yet%s%s. Do not propose it again; call actionledger.wait(" INT64_FORMAT ").",
 							again, subject, story->error_message ? ": " : "",
 							story->error_message ? story->error_message : "", story->action_id);
