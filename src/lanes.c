@@ -10,6 +10,7 @@
 #include "lanes.h"
 
 #define LANE_BATCH 200			/* most claimed from one service in a turn */
+#define TURN_BATCH 1000			/* and from all of them */
 
 static AlLane *add_lane(AlLanes *lanes, int32 service_id);
 static void read_lane(AlLane *lane);
@@ -109,9 +110,11 @@ al_lanes_lots(AlLanes *lanes, TimestampTz now, int room, AlLot *lots)
 {
 	int			n = 0;
 
+	room = Min(room, TURN_BATCH);
+	lanes->first = (lanes->first + 1) % Max(lanes->n, 1);
 	for (int i = 0; i < lanes->n && room > 0; i++)
 	{
-		AlLane	   *lane = lanes->lanes[i];
+		AlLane	   *lane = lanes->lanes[(lanes->first + i) % lanes->n];
 		int			free = Min(Min(lane->limit - lane->in_flight, LANE_BATCH), room);
 
 		if (lane->gone || free <= 0 || !(lane->look || lane->next_due <= now))

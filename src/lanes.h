@@ -33,6 +33,7 @@ typedef struct AlLanes
 {
 	int			n;
 	AlLane	  **lanes;			/* each allocated for good: flights point at them */
+	int			first;			/* whose turn it is to be served first */
 	uint64		generation;		/* of the registry when last read */
 } AlLanes;
 

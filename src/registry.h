@@ -48,6 +48,12 @@ extern AlTool *al_registry_tool_by_id(int32 tool_id);
  */
 extern AlTool *al_registry_tool_guarded(int32 tool_id);
 extern AlService *al_registry_service_guarded(int32 service_id);
+
+/*
+ * A tool to judge by when the real one cannot be read: non_idempotent, no key,
+ * no retry, so that whatever is not certain reaches a person.
+ */
+extern AlTool *al_registry_cautious_tool(void);
 extern AlService *al_registry_service_by_id(int32 service_id);
 
 /* Whether a role may perform a tool: a grantee or a member of one, the one who created it, its owner, or a superuser. */

@@ -261,9 +261,7 @@ judge_item(AlEndedItem *item, const AlStanding *standing, TimestampTz now, AlJud
 {
 	AlTool	   *tool = al_registry_tool_guarded(item->ended.tool_id);
 
-	if (tool == NULL)
-		elog(ERROR, "action " INT64_FORMAT " belongs to a tool whose definition cannot be read", item->ended.action_id);
-	al_judge(&item->ended, standing, tool, now, item->tries > 0, judgement);
+	al_judge(&item->ended, standing, tool ? tool : al_registry_cautious_tool(), now, item->tries > 0, judgement);
 }
 
 /* Adds a judged attempt to what is to be written. */

@@ -43,7 +43,7 @@ al_validate_no_tool(const char *name)
 			(errcode(AL_ERR_UNKNOWN_TOOL),
 			 errmsg("there is no tool \"%s\"", name),
 			 errdetail("No tool of that name is defined, or it was dropped. Nothing was recorded."),
-			 errhint("See the view actionledger.tools for the tools that there are.")));
+			 errhint("Check the name; administrators see all tools in the view actionledger.tools.")));
 }
 
 /* Raises with every finding of a kind. */
