@@ -219,6 +219,52 @@ CREATE TABLE actionledger.incarnation (
 );
 COMMENT ON TABLE actionledger.incarnation IS 'Every start of a dispatcher; alive while it holds its session lock';
 
+-- What the dispatcher hands to its set-based statements.
+CREATE TYPE actionledger._mark AS (
+    action_id       bigint,
+    attempt         int,
+    deadline        timestamptz,
+    window_ends_at  timestamptz,
+    key_ends_at     timestamptz
+);
+COMMENT ON TYPE actionledger._mark IS 'An attempt that is about to be made';
+CREATE TYPE actionledger._closing AS (
+    action_id      bigint,
+    attempt        int,
+    finished_at    timestamptz,
+    verdict        text,
+    category       text,
+    sent           bool,
+    truncated      bool,
+    http_status    int,
+    curl_code      int,
+    retry_after_s  int,
+    detail         text,
+    external_ref   text,
+    headers        text,
+    body           bytea,
+    resolved_us    int,
+    connected_us   int,
+    tls_us         int,
+    first_byte_us  int,
+    total_us       int
+);
+COMMENT ON TYPE actionledger._closing IS 'What closes an attempt';
+CREATE TYPE actionledger._move AS (
+    n              int,
+    action_id      bigint,
+    status         text,
+    step           text,
+    known          text,
+    clear_key      bool,
+    external_ref   text,
+    result         jsonb,
+    confirmed_by   text,
+    error_code     text,
+    error_message  text
+);
+COMMENT ON TYPE actionledger._move IS 'Where an action goes';
+
 -- A dump carries the ledger; nothing here is left out.
 SELECT pg_catalog.pg_extension_config_dump('actionledger.ledger', '');
 SELECT pg_catalog.pg_extension_config_dump('actionledger.service', '');

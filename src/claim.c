@@ -208,6 +208,7 @@ add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List 
 	const AlServiceDef *service = tool->service->def;
 	const AlIdempotency *key = tool->idempotency;
 	AlWireRequest *request = &claimed->request;
+	bool		unproven = !al_registry_resendable(tool, standing->key_place);
 	const char **lines = palloc(list_length(headers) * sizeof(char *));
 	ListCell   *cell;
 
@@ -246,7 +247,8 @@ add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List 
 	request->body_len = action->body ? VARSIZE_ANY_EXHDR(action->body) : 0;
 	request->timeout_ms = tool->def->timeout_ms;
 	request->connect_timeout_ms = tool->def->connect_timeout_ms;
-	request->fresh = !al_registry_resendable(tool, standing->key_place);
+	/* What a kept connection has swallowed is not tried on the next one of them. */
+	request->fresh = unproven || standing->known == AL_KNOWN_UNKNOWN;
 	request->allow_http = service->plain_http;
 	request->allow_private = service->allow_private;
 	request->ca_file = service->ca_file;
@@ -254,7 +256,7 @@ add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List 
 	request->client_key = service->client_key;
 	request->max_body = (size_t) al_max_response_size * 1024;
 	request->keep_headers = claimed->flight->keep;
-	if (request->fresh)
+	if (unproven)
 	{
 		request->unsent = &lane->unsent;
 		lane->drafted++;

@@ -430,13 +430,17 @@ most_requests(void)
 	return (int) Max(10, Min(MOST_REQUESTS, (int64) limit.rlim_cur - max_files_per_process - SPARE_DESCRIPTORS));
 }
 
-/* Tells whether the extension is installed in this database. */
+/* Tells whether the extension is installed, and still the one that this process began with. */
 static bool
 extension_is_here(void)
 {
+	static Oid	first = InvalidOid;
 	Oid			namespace_id = get_namespace_oid("actionledger", true);
 
-	return OidIsValid(namespace_id) && OidIsValid(get_relname_relid("action", namespace_id));
+	if (!OidIsValid(first))
+		first = namespace_id;
+	return OidIsValid(namespace_id) && namespace_id == first &&
+		OidIsValid(get_relname_relid("action", namespace_id));
 }
 
 /*

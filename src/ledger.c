@@ -8,12 +8,18 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_type.h"
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/proc.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
+#include "utils/typcache.h"
 
 #include "ledger.h"
 #include "session.h"
@@ -46,18 +52,16 @@ static AlStatement next_due = {
 	3, {INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID}
 };
 static AlStatement mark_actions = {
-	"UPDATE actionledger.action a SET status = 'submitted', next_step = 'wait', claimed_by = $5, "
-	"attempts = a.attempts + 1, sends = a.sends + 1, last_sent_at = $6, "
-	"window_ends_at = u.window_ends_at, key_ends_at = u.key_ends_at "
-	"FROM unnest($1::bigint[], $2::int[], $3::timestamptz[], $4::timestamptz[]) AS u(action_id, attempt, window_ends_at, key_ends_at) "
+	"UPDATE actionledger.action a SET status = 'submitted', next_step = 'wait', claimed_by = $2, "
+	"attempts = a.attempts + 1, sends = a.sends + 1, last_sent_at = $3, "
+	"window_ends_at = u.window_ends_at, key_ends_at = u.key_ends_at FROM unnest($1) u "
 	"WHERE a.action_id = u.action_id AND a.claimed_by IS NULL AND a.attempts = u.attempt - 1",
-	6, {INT8ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8OID, TIMESTAMPTZOID}
+	3, {InvalidOid, INT8OID, TIMESTAMPTZOID}
 };
 static AlStatement open_attempts = {
 	"INSERT INTO actionledger.attempt (action_id, attempt, incarnation, started_at, deadline) "
-	"SELECT u.action_id, u.attempt, $4, $5, u.deadline "
-	"FROM unnest($1::bigint[], $2::int[], $3::timestamptz[]) AS u(action_id, attempt, deadline)",
-	5, {INT8ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8OID, TIMESTAMPTZOID}
+	"SELECT u.action_id, u.attempt, $2, $3, u.deadline FROM unnest($1) u",
+	3, {InvalidOid, INT8OID, TIMESTAMPTZOID}
 };
 static AlStatement lock_actions = {
 	"SELECT " STANDING_COLUMNS " FROM unnest($1::bigint[]) AS u(action_id) "
@@ -67,33 +71,22 @@ static AlStatement lock_actions = {
 static AlStatement close_attempts = {
 	"UPDATE actionledger.attempt t SET finished_at = u.finished_at, verdict = u.verdict::actionledger.verdict, category = u.category, "
 	"sent = u.sent, truncated = u.truncated, http_status = u.http_status, curl_code = u.curl_code, retry_after_s = u.retry_after_s, "
-	"detail = u.detail, external_ref = u.external_ref, response_headers = u.headers, body = u.body, resolved_us = u.resolved, "
-	"connected_us = u.connected, tls_us = u.tls, first_byte_us = u.first_byte, total_us = u.total "
-	"FROM unnest($1::bigint[], $2::int[], $3::timestamptz[], $4::text[], $5::text[], $6::bool[], $7::bool[], $8::int[], $9::int[], $10::int[], "
-	"            $11::text[], $12::text[], $13::text[], $14::bytea[], $15::int[], $16::int[], $17::int[], $18::int[], $19::int[]) "
-	"     AS u(action_id, attempt, finished_at, verdict, category, sent, truncated, http_status, curl_code, retry_after_s, "
-	"          detail, external_ref, headers, body, resolved, connected, tls, first_byte, total) "
+	"detail = u.detail, external_ref = u.external_ref, response_headers = u.headers, body = u.body, resolved_us = u.resolved_us, "
+	"connected_us = u.connected_us, tls_us = u.tls_us, first_byte_us = u.first_byte_us, total_us = u.total_us FROM unnest($1) u "
 	"WHERE t.action_id = u.action_id AND t.attempt = u.attempt AND t.finished_at IS NULL",
-	19, {INT8ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, BOOLARRAYOID, INT4ARRAYOID,
-		INT4ARRAYOID, INT4ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BYTEAARRAYOID,
-		INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID, INT4ARRAYOID}
+	1, {InvalidOid}
 };
 #define MOVE_SET \
 	"UPDATE actionledger.action a SET status = u.status::actionledger.status, next_step = u.step::actionledger.next_step, " \
 	"known = u.known::actionledger.known, claimed_by = NULL, " \
 	"key_ends_at = CASE WHEN u.clear_key THEN NULL ELSE a.key_ends_at END, " \
-	"finished_at = CASE WHEN u.status IN ('confirmed', 'failed') THEN $11::timestamptz END, " \
+	"finished_at = CASE WHEN u.status IN ('confirmed', 'failed') THEN $2::timestamptz END, " \
 	"external_ref = coalesce(u.external_ref, a.external_ref), result = coalesce(u.result, a.result), " \
 	"confirmed_by = coalesce(u.confirmed_by, a.confirmed_by), error_code = u.error_code, error_message = u.error_message " \
-	"FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bool[], $6::text[], $7::jsonb[], $8::text[], $9::text[], $10::text[]) " \
-	"     WITH ORDINALITY AS u(action_id, status, step, known, clear_key, external_ref, result, confirmed_by, error_code, error_message, n) " \
-	"WHERE a.action_id = u.action_id AND a.status NOT IN ('confirmed', 'failed')"
-#define MOVE_TYPES \
-	INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, TEXTARRAYOID, JSONBARRAYOID, TEXTARRAYOID, \
-		TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID
-static AlStatement move_actions = {MOVE_SET, 11, {MOVE_TYPES}};
+	"FROM unnest($1) u WHERE a.action_id = u.action_id AND a.status NOT IN ('confirmed', 'failed')"
+static AlStatement move_actions = {MOVE_SET, 2, {InvalidOid, TIMESTAMPTZOID}};
 static AlStatement move_claimed = {
-	MOVE_SET " AND a.claimed_by = $12 AND a.cancelled_at IS NULL RETURNING u.n::int", 12, {MOVE_TYPES, INT8OID}
+	MOVE_SET " AND a.claimed_by = $3 AND a.cancelled_at IS NULL RETURNING u.n", 3, {InvalidOid, TIMESTAMPTZOID, INT8OID}
 };
 static AlStatement delete_due = {
 	"DELETE FROM actionledger.due d USING unnest($1::bigint[]) AS u(action_id) WHERE d.action_id = u.action_id", 1, {INT8ARRAYOID}
@@ -127,6 +120,17 @@ static AlStatement list_services = {
 	"SELECT service_id FROM actionledger.service WHERE service_id % $2 = $1 ORDER BY 1", 2, {INT4OID, INT4OID}
 };
 
+/* Rows of a composite type to be handed to a statement as one array. */
+typedef struct Rows
+{
+	Oid			type;
+	TupleDesc	descriptor;
+	int			n;
+	Datum	   *rows;
+	Datum		values[20];		/* of the row at hand */
+	bool		nulls[20];
+} Rows;
+
 /* A column of values to be handed to a statement as an array. */
 typedef struct Column
 {
@@ -136,13 +140,18 @@ typedef struct Column
 	bool	   *nulls;
 } Column;
 
-static void move_values(const AlMove *moves, int n, TimestampTz now, Datum *values);
+static Datum move_rows(const AlMove *moves, int n, AlStatement *statement);
 static void move_due(const AlMove *moves, int n, const bool *done);
+static Rows rows_create(const char *type, int most);
+static void row_set(Rows *rows, int column, Datum value);
+static void row_set_text(Rows *rows, int column, const char *value);
+static void row_set_time(Rows *rows, int column, TimestampTz value);
+static void rows_add(Rows *rows);
+static Datum rows_array(const Rows *rows, AlStatement *statement);
 static Column column_create(Oid type, int n);
 static Datum column_array(const Column *column);
 static void column_set(Column *column, int i, Datum value);
 static void column_set_text(Column *column, int i, const char *value);
-static void column_set_time(Column *column, int i, TimestampTz value);
 static void read_standing(uint64 row, AlStanding *standing);
 
 /* Locks and reads what is due. */
@@ -218,35 +227,27 @@ al_ledger_next_due(const AlLot *lots, int n_lots, TimestampTz *out)
 void
 al_ledger_mark(const AlMark *marks, int n, int64 incarnation, TimestampTz now)
 {
-	Column		action = column_create(INT8OID, n);
-	Column		attempt = column_create(INT4OID, n);
-	Column		deadline = column_create(TIMESTAMPTZOID, n);
-	Column		window = column_create(TIMESTAMPTZOID, n);
-	Column		key = column_create(TIMESTAMPTZOID, n);
-	Datum		values[6];
+	Rows		rows;
+	Datum		values[3];
 
 	if (n == 0)
 		return;
+	rows = rows_create("_mark", n);
 	for (int i = 0; i < n; i++)
 	{
-		column_set(&action, i, Int64GetDatum(marks[i].action_id));
-		column_set(&attempt, i, Int32GetDatum(marks[i].attempt));
-		column_set_time(&deadline, i, marks[i].deadline);
-		column_set_time(&window, i, marks[i].window_ends_at);
-		column_set_time(&key, i, marks[i].key_ends_at);
+		row_set(&rows, 0, Int64GetDatum(marks[i].action_id));
+		row_set(&rows, 1, Int32GetDatum(marks[i].attempt));
+		row_set_time(&rows, 2, marks[i].deadline);
+		row_set_time(&rows, 3, marks[i].window_ends_at);
+		row_set_time(&rows, 4, marks[i].key_ends_at);
+		rows_add(&rows);
 	}
-	values[0] = column_array(&action);
-	values[1] = column_array(&attempt);
-	values[2] = column_array(&window);
-	values[3] = column_array(&key);
-	values[4] = Int64GetDatum(incarnation);
-	values[5] = TimestampTzGetDatum(now);
+	values[0] = rows_array(&rows, &mark_actions);
+	values[1] = Int64GetDatum(incarnation);
+	values[2] = TimestampTzGetDatum(now);
 	if (al_statement_run(&mark_actions, values, NULL) != (uint64) n)
 		elog(ERROR, "marked " UINT64_FORMAT " of %d actions", SPI_processed, n);
-
-	values[2] = column_array(&deadline);
-	values[3] = Int64GetDatum(incarnation);
-	values[4] = TimestampTzGetDatum(now);
+	open_attempts.types[0] = mark_actions.types[0];
 	(void) al_statement_run(&open_attempts, values, NULL);
 }
 
@@ -272,56 +273,54 @@ al_ledger_lock(const int64 *action_ids, int n, AlStanding **standings)
 void
 al_ledger_close(const AlClosing *closings, int n)
 {
-	static const Oid types[19] = {INT8OID, INT4OID, TIMESTAMPTZOID, TEXTOID, TEXTOID, BOOLOID, BOOLOID, INT4OID,
-		INT4OID, INT4OID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID, INT4OID, INT4OID, INT4OID, INT4OID, INT4OID};
-	Column		columns[19];
-	Datum		values[19];
+	Rows		rows;
+	Datum		value;
 
 	if (n == 0)
 		return;
-	for (int c = 0; c < 19; c++)
-		columns[c] = column_create(types[c], n);
+	rows = rows_create("_closing", n);
 	for (int i = 0; i < n; i++)
 	{
 		const AlClosing *closing = &closings[i];
 
-		column_set(&columns[0], i, Int64GetDatum(closing->action_id));
-		column_set(&columns[1], i, Int32GetDatum(closing->attempt));
-		column_set_time(&columns[2], i, closing->finished_at);
-		column_set_text(&columns[3], i, al_verdict_name(closing->verdict));
-		column_set_text(&columns[4], i, closing->category);
-		column_set(&columns[5], i, BoolGetDatum(closing->sent));
-		column_set(&columns[6], i, BoolGetDatum(closing->truncated));
+		row_set(&rows, 0, Int64GetDatum(closing->action_id));
+		row_set(&rows, 1, Int32GetDatum(closing->attempt));
+		row_set_time(&rows, 2, closing->finished_at);
+		row_set_text(&rows, 3, al_verdict_name(closing->verdict));
+		row_set_text(&rows, 4, closing->category);
+		row_set(&rows, 5, BoolGetDatum(closing->sent));
+		row_set(&rows, 6, BoolGetDatum(closing->truncated));
 		if (closing->http_status > 0)
-			column_set(&columns[7], i, Int32GetDatum(closing->http_status));
-		column_set(&columns[8], i, Int32GetDatum(closing->curl_code));
+			row_set(&rows, 7, Int32GetDatum(closing->http_status));
+		row_set(&rows, 8, Int32GetDatum(closing->curl_code));
 		if (closing->retry_after_s >= 0)
-			column_set(&columns[9], i, Int32GetDatum((int32) Min(closing->retry_after_s, PG_INT32_MAX)));
-		column_set_text(&columns[10], i, closing->detail);
-		column_set_text(&columns[11], i, closing->external_ref);
-		column_set_text(&columns[12], i, closing->headers);
+			row_set(&rows, 9, Int32GetDatum((int32) Min(closing->retry_after_s, PG_INT32_MAX)));
+		row_set_text(&rows, 10, closing->detail);
+		row_set_text(&rows, 11, closing->external_ref);
+		row_set_text(&rows, 12, closing->headers);
 		if (closing->body != NULL)
-			column_set(&columns[13], i, PointerGetDatum(closing->body));
+			row_set(&rows, 13, PointerGetDatum(closing->body));
 		for (int t = 0; t < lengthof(closing->timing_us); t++)
 		{
 			if (closing->timing_us[t] > 0)
-				column_set(&columns[14 + t], i, Int32GetDatum(closing->timing_us[t]));
+				row_set(&rows, 14 + t, Int32GetDatum(closing->timing_us[t]));
 		}
+		rows_add(&rows);
 	}
-	for (int c = 0; c < 19; c++)
-		values[c] = column_array(&columns[c]);
-	(void) al_statement_run(&close_attempts, values, NULL);
+	value = rows_array(&rows, &close_attempts);
+	(void) al_statement_run(&close_attempts, &value, NULL);
 }
 
 /* Moves actions on, and their due rows with them. */
 void
 al_ledger_move(const AlMove *moves, int n, TimestampTz now)
 {
-	Datum		values[11];
+	Datum		values[2];
 
 	if (n == 0)
 		return;
-	move_values(moves, n, now, values);
+	values[0] = move_rows(moves, n, &move_actions);
+	values[1] = TimestampTzGetDatum(now);
 	(void) al_statement_run(&move_actions, values, NULL);
 	move_due(moves, n, NULL);
 }
@@ -331,14 +330,15 @@ void
 al_ledger_move_claimed(const AlMove *moves, int n, TimestampTz now, int64 incarnation, bool *done)
 {
 	int			saved = LockTimeout;
-	Datum		values[12];
+	Datum		values[3];
 	volatile uint64 moved = 0;
 
 	memset(done, false, n * sizeof(bool));
 	if (n == 0)
 		return;
-	move_values(moves, n, now, values);
-	values[11] = Int64GetDatum(incarnation);
+	values[0] = move_rows(moves, n, &move_claimed);
+	values[1] = TimestampTzGetDatum(now);
+	values[2] = Int64GetDatum(incarnation);
 	LockTimeout = BUSY_ROW_MS;
 	PG_TRY();
 	{
@@ -350,38 +350,35 @@ al_ledger_move_claimed(const AlMove *moves, int n, TimestampTz now, int64 incarn
 	}
 	PG_END_TRY();
 	for (uint64 row = 0; row < moved; row++)
-		done[al_column_int4(row, 1) - 1] = true;
+		done[al_column_int4(row, 1)] = true;
 	move_due(moves, n, done);
 }
 
-/* Fills the values of a move's statement. */
-static void
-move_values(const AlMove *moves, int n, TimestampTz now, Datum *values)
+/* Makes the rows of a move's statement, numbered from 0. */
+static Datum
+move_rows(const AlMove *moves, int n, AlStatement *statement)
 {
-	static const Oid types[10] = {INT8OID, TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID};
-	Column		columns[10];
+	Rows		rows = rows_create("_move", n);
 
-	for (int c = 0; c < 10; c++)
-		columns[c] = column_create(types[c], n);
 	for (int i = 0; i < n; i++)
 	{
 		const AlMove *move = &moves[i];
 
-		column_set(&columns[0], i, Int64GetDatum(move->action_id));
-		column_set_text(&columns[1], i, al_status_name(move->status));
-		column_set_text(&columns[2], i, al_step_name(move->step));
-		column_set_text(&columns[3], i, al_known_name(move->known));
-		column_set(&columns[4], i, BoolGetDatum(move->clear_key_window));
-		column_set_text(&columns[5], i, move->external_ref);
+		row_set(&rows, 0, Int32GetDatum(i));
+		row_set(&rows, 1, Int64GetDatum(move->action_id));
+		row_set_text(&rows, 2, al_status_name(move->status));
+		row_set_text(&rows, 3, al_step_name(move->step));
+		row_set_text(&rows, 4, al_known_name(move->known));
+		row_set(&rows, 5, BoolGetDatum(move->clear_key_window));
+		row_set_text(&rows, 6, move->external_ref);
 		if (move->result != (Datum) 0)
-			column_set(&columns[6], i, move->result);
-		column_set_text(&columns[7], i, move->confirmed_by);
-		column_set_text(&columns[8], i, move->error_code);
-		column_set_text(&columns[9], i, move->error_message);
+			row_set(&rows, 7, move->result);
+		row_set_text(&rows, 8, move->confirmed_by);
+		row_set_text(&rows, 9, move->error_code);
+		row_set_text(&rows, 10, move->error_message);
+		rows_add(&rows);
 	}
-	for (int c = 0; c < 10; c++)
-		values[c] = column_array(&columns[c]);
-	values[10] = TimestampTzGetDatum(now);
+	return rows_array(&rows, statement);
 }
 
 /* Moves the due rows of actions, or of those that are done. */
@@ -500,6 +497,60 @@ al_ledger_services(int index, int count, int32 **service_ids)
 	return n;
 }
 
+/* Begins a list of rows of one of our composite types. */
+static Rows
+rows_create(const char *type, int most)
+{
+	Rows		rows = {0};
+
+	rows.type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum(type),
+								ObjectIdGetDatum(get_namespace_oid("actionledger", false)));
+	rows.descriptor = lookup_rowtype_tupdesc_copy(rows.type, -1);
+	rows.rows = palloc(most * sizeof(Datum));
+	memset(rows.nulls, true, sizeof(rows.nulls));
+	return rows;
+}
+
+/* Sets a value of the row at hand. */
+static void
+row_set(Rows *rows, int column, Datum value)
+{
+	rows->values[column] = value;
+	rows->nulls[column] = false;
+}
+
+/* Sets a text of the row at hand; NULL stays null. */
+static void
+row_set_text(Rows *rows, int column, const char *value)
+{
+	if (value != NULL)
+		row_set(rows, column, CStringGetTextDatum(value));
+}
+
+/* Sets a time of the row at hand; 0 stays null. */
+static void
+row_set_time(Rows *rows, int column, TimestampTz value)
+{
+	if (value != 0)
+		row_set(rows, column, TimestampTzGetDatum(value));
+}
+
+/* Ends the row at hand and begins the next. */
+static void
+rows_add(Rows *rows)
+{
+	rows->rows[rows->n++] = HeapTupleGetDatum(heap_form_tuple(rows->descriptor, rows->values, rows->nulls));
+	memset(rows->nulls, true, sizeof(rows->nulls));
+}
+
+/* Makes an array of the rows, and tells the statement its type. */
+static Datum
+rows_array(const Rows *rows, AlStatement *statement)
+{
+	statement->types[0] = get_array_type(rows->type);
+	return PointerGetDatum(construct_array(rows->rows, rows->n, rows->type, -1, false, TYPALIGN_DOUBLE));
+}
+
 /* Makes a column of nulls. */
 static Column
 column_create(Oid type, int n)
@@ -563,14 +614,6 @@ column_set_text(Column *column, int i, const char *value)
 {
 	if (value != NULL)
 		column_set(column, i, CStringGetTextDatum(value));
-}
-
-/* Sets a time; 0 stays null. */
-static void
-column_set_time(Column *column, int i, TimestampTz value)
-{
-	if (value != 0)
-		column_set(column, i, TimestampTzGetDatum(value));
 }
 
 /* Reads the STANDING_COLUMNS of a result row. */

@@ -14,6 +14,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
+#include "utils/numeric.h"
 #include "utils/timestamp.h"
 
 #include "authority.h"
@@ -133,7 +134,10 @@ al_cancel(PG_FUNCTION_ARGS)
 			AlMove		move = {0};
 
 			al_judge_move(standing, tool, &decision, standing->cancelled_at, &move);
-			move.error_message = al_words_decision(&decision, standing->sends);
+			move.error_message = decision.status == AL_STATUS_NEEDS_RECONCILIATION
+				? psprintf("%d %s, outcome unknown; a cancel was asked for, so nothing is sent again", standing->sends,
+						   standing->sends == 1 ? "send" : "sends")
+				: al_words_decision(&decision, standing->sends);
 			al_ledger_move(&move, 1, standing->cancelled_at);
 			status = move.status;
 			step = move.step;
@@ -236,8 +240,11 @@ evidence_reference(Jsonb *evidence)
 	JsonbValue	found;
 
 	if (!JB_ROOT_IS_OBJECT(evidence) ||
-		getKeyJsonValueFromContainer(&evidence->root, "external_ref", 12, &found) == NULL ||
-		found.type != jbvString || found.val.string.len == 0)
+		getKeyJsonValueFromContainer(&evidence->root, "external_ref", 12, &found) == NULL)
+		return NULL;
+	if (found.type == jbvNumeric)
+		return DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(found.val.numeric)));
+	if (found.type != jbvString || found.val.string.len == 0)
 		return NULL;
 	return pnstrdup(found.val.string.val, found.val.string.len);
 }

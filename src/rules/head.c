@@ -31,7 +31,8 @@ static char to_lower(char c);
 void
 al_head_init(AlHead *head)
 {
-	memset(head, 0, sizeof(*head));
+	/* The kept headers are many bytes, and valid only up to n_kept. */
+	memset(head, 0, offsetof(AlHead, kept));
 }
 
 /* Takes one line; false means that the transfer is to be stopped. */

@@ -61,6 +61,9 @@ typedef struct AlRequest
 	char		error[CURL_ERROR_SIZE];
 } AlRequest;
 
+/* An empty result, freed by al_wire_result_free(), or NULL. */
+extern AlFinished *al_finished_create(uint64_t tag);
+
 /* A request with a libcurl handle that takes part in the share, or NULL. */
 extern AlRequest *al_request_create(AlRequestCommon *common);
 

@@ -151,7 +151,7 @@ al_wire_in_flight(const AlWire *wire)
 void
 al_wire_send(AlWire *wire, const AlWireRequest *request)
 {
-	AlFinished *finished = calloc(1, sizeof(AlFinished));
+	AlFinished *finished = al_finished_create(request->tag);
 	const char *reason;
 
 	if (finished == NULL)
@@ -160,7 +160,6 @@ al_wire_send(AlWire *wire, const AlWireRequest *request)
 			wire->starved[wire->n_starved++] = request->tag;
 		return;
 	}
-	finished->result.tag = request->tag;
 
 	reason = al_check_request(request);
 	if (reason)
@@ -272,7 +271,7 @@ set_up(AlWire *wire, char *err, size_t err_len)
 		failure = "libcurl is older than 7.80";
 	else if (!al_sockets_init(&wire->common.sockets))
 		failure = "could not create an epoll descriptor";
-	else if ((wire->set_aside = calloc(1, sizeof(AlFinished))) == NULL ||
+	else if ((wire->set_aside = al_finished_create(0)) == NULL ||
 			 (wire->common.share = curl_share_init()) == NULL)
 		failure = "out of memory";
 	else if (curl_share_setopt(wire->common.share, CURLSHOPT_SHARE,
@@ -502,7 +501,7 @@ feed_starved(AlWire *wire)
 	AlFinished *finished;
 
 	if (wire->set_aside == NULL)
-		wire->set_aside = calloc(1, sizeof(AlFinished));
+		wire->set_aside = al_finished_create(0);
 	if (wire->n_starved == 0 || wire->set_aside == NULL)
 		return NULL;
 
