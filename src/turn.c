@@ -175,7 +175,7 @@ record(AlDispatcher *dispatcher)
 	record_quick(&record);
 	record_careful(&record);
 	al_ledger_close(record.closings, record.n_closings);
-	(void) AL_FAULT_POINT("attempt_written");
+	AL_FAULT_ERROR("attempt_written");
 	al_ledger_event(record.events, record.n_events, dispatcher->incarnation);
 	return record.recorded;
 }
