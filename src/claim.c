@@ -41,6 +41,7 @@ static void move_on(Draft *draft, const AlDueAction *action, AlTool *tool, const
 static void block(Draft *draft, const AlDueAction *action, const char *code, char *message);
 static void add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List *headers);
 static AlFlight *new_flight(AlLane *lane, const AlTool *tool);
+static char *keep_header(AlFlight *flight, char *at, const char *name);
 static List *request_headers(Draft *draft, const AlDueAction *action, char **missing);
 static char *trace_parent(const pg_uuid_t *namespace_id, int64 action_id);
 static bool same_origin(const char *url, const char *origin);
@@ -268,19 +269,42 @@ static AlFlight *
 new_flight(AlLane *lane, const AlTool *tool)
 {
 	AlFlight   *flight = MemoryContextAllocZero(TopMemoryContext, sizeof(AlFlight));
-	const char *marker = tool->idempotency->replay_header;
-	int			n = 0;
+	char	   *end = flight->names;
+	ListCell   *cell;
 
 	flight->lane = lane;
-	for (; kept_headers[n] != NULL; n++)
+	for (int n = 0; kept_headers[n] != NULL; n++)
 		flight->keep[n] = kept_headers[n];
-	if (marker != NULL && strlen(marker) < sizeof(flight->marker))
+	if (tool->idempotency->replay_header != NULL)
+		end = keep_header(flight, end, tool->idempotency->replay_header);
+	foreach(cell, tool->def->outcome)
 	{
-		for (int i = 0; marker[i]; i++)
-			flight->marker[i] = pg_tolower((unsigned char) marker[i]);
-		flight->keep[n] = flight->marker;
+		AlRule	   *rule = lfirst(cell);
+
+		if (rule->header != NULL)
+			end = keep_header(flight, end, rule->header);
 	}
 	return flight;
+}
+
+/* Adds a header's name to those that are kept; returns where the next one goes. */
+static char *
+keep_header(AlFlight *flight, char *at, const char *name)
+{
+	size_t		len = strlen(name);
+	int			n = 0;
+
+	for (; flight->keep[n] != NULL; n++)
+	{
+		if (pg_strcasecmp(flight->keep[n], name) == 0)
+			return at;
+	}
+	if (n + 1 >= lengthof(flight->keep) || at + len + 1 > flight->names + sizeof(flight->names))
+		return at;
+	for (size_t i = 0; i <= len; i++)
+		at[i] = pg_tolower((unsigned char) name[i]);
+	flight->keep[n] = at;
+	return at + len + 1;
 }
 
 /*

@@ -46,6 +46,20 @@ typedef struct AlIdempotency
 	bool		replays_errors;
 } AlIdempotency;
 
+/* One of a tool's outcome rules, tried in order before the defaults (classify.h). */
+typedef struct AlRule
+{
+	int			status_from;	/* 100 to 599 */
+	int			status_to;
+	char	   *header;			/* lower case; NULL: any */
+	char	   *header_value;	/* NULL: any value */
+	char	   *condition;		/* jsonpath on the body: holds when it yields true, or anything that is no boolean; NULL: none */
+	AlVerdict	verdict;
+	bool		transient;		/* rejected: the same request may be accepted later */
+	bool		conclusive;
+	char	   *category;
+} AlRule;
+
 typedef struct AlServiceDef
 {
 	char	   *base_url;		/* normalised, without trailing slash */
@@ -55,6 +69,9 @@ typedef struct AlServiceDef
 	List	   *headers;		/* of char *, "Name: value"; references as below */
 	AlIdempotency idempotency;
 	int			in_flight;		/* most requests at once; default 100 */
+	double		rate_per_second;	/* most requests begun a second; 0: no limit */
+	int			breaker_failures;	/* in a row that open the breaker; default 5 */
+	int64		breaker_cooldown_ms;	/* before a probe; default 60 s */
 	char	   *ca_file;
 	char	   *client_cert;
 	char	   *client_key;
@@ -85,6 +102,7 @@ typedef struct AlToolDef
 	List	   *sensitive;		/* of char *, JSON Pointers */
 	char	   *external_ref;	/* jsonpath, or NULL */
 	char	   *result;			/* jsonpath, or NULL */
+	List	   *outcome;		/* of AlRule * */
 	int64		timeout_ms;		/* default 30 s */
 	int64		connect_timeout_ms; /* default 5 s, never more than timeout */
 	int64		max_processing_ms;	/* default 10 * timeout, at least 60 s */

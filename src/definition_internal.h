@@ -42,6 +42,12 @@ extern void al_definition_check_key_header(AlPlace place, const List *headers, c
 /* Whether the characters of a text may stand in a key: the alphabet, or printable ASCII; never { } or space. */
 extern bool al_key_fits(const AlIdempotency *idempotency, const char *text);
 
+/* Read a text that compiles as jsonpath. */
+extern char *al_definition_jsonpath(AlPlace place, const JsonbValue *value);
+
+/* Read a tool's outcome rules; target is its AlToolDef. */
+extern void al_definition_outcome(AlPlace place, const JsonbValue *value, void *target);
+
 /* Printable ASCII, space included. */
 extern bool al_definition_is_printable(const char *text);
 

@@ -6,6 +6,9 @@
 
 #include <arpa/inet.h>
 
+#include "utils/fmgrprotos.h"
+#include "utils/numeric.h"
+
 #include "rules/text_template.h"
 #include "rules/uri_template.h"
 
@@ -13,6 +16,8 @@
 
 #define DEFAULT_IN_FLIGHT 100
 #define MAX_IN_FLIGHT 10000
+#define DEFAULT_BREAKER_FAILURES 5
+#define DEFAULT_BREAKER_COOLDOWN_MS AL_MINUTE_MS
 #define MAX_BASE_URL 2048
 
 /* The options that are not fields of a service as they stand. */
@@ -21,6 +26,9 @@ typedef struct ServiceOptions
 	AlServiceDef *service;
 	List	   *headers;		/* lines of "auth" and "headers" */
 	int			in_flight;
+	double		rate_per_second;
+	int			breaker_failures;
+	int64		breaker_cooldown_ms;
 	bool		allow_private;
 	char	   *ca_file;
 	char	   *client_cert;
@@ -36,6 +44,8 @@ static void read_auth_header(AlPlace place, const JsonbValue *value, void *targe
 static void read_headers(AlPlace place, const JsonbValue *value, void *target);
 static void read_idempotency(AlPlace place, const JsonbValue *value, void *target);
 static void read_limits(AlPlace place, const JsonbValue *value, void *target);
+static void read_rate(AlPlace place, const JsonbValue *value, void *target);
+static void read_breaker(AlPlace place, const JsonbValue *value, void *target);
 static void read_tls(AlPlace place, const JsonbValue *value, void *target);
 
 static const AlOption SERVICE_OPTIONS[] = {
@@ -43,9 +53,9 @@ static const AlOption SERVICE_OPTIONS[] = {
 	AL_OPTION_READ_BY("headers", read_headers),
 	AL_OPTION_READ_BY("idempotency", read_idempotency),
 	AL_OPTION_READ_BY("limits", read_limits),
+	AL_OPTION_READ_BY("breaker", read_breaker),
 	AL_OPTION_READ_BY("tls", read_tls),
 	AL_OPTION_BOOL_AT("allow_private", ServiceOptions, allow_private),
-	AL_OPTION_NOT_YET("breaker"),
 	AL_OPTION_NOT_YET("dry_run"),
 	AL_OPTION_NOT_YET("http2"),
 	AL_OPTION_NOT_YET("proxy"),
@@ -62,8 +72,14 @@ static const AlOption AUTH_OPTIONS[] = {
 
 static const AlOption LIMIT_OPTIONS[] = {
 	AL_OPTION_INT_AT("in_flight", ServiceOptions, in_flight, 1, MAX_IN_FLIGHT),
-	AL_OPTION_NOT_YET("rate_per_second"),
+	AL_OPTION_READ_BY("rate_per_second", read_rate),
 	AL_OPTION_NOT_YET("queued"),
+	AL_OPTION_END
+};
+
+static const AlOption BREAKER_OPTIONS[] = {
+	AL_OPTION_INT_AT("failures", ServiceOptions, breaker_failures, 1, 1000),
+	AL_OPTION_DURATION_AT("cooldown", ServiceOptions, breaker_cooldown_ms, 100, AL_DAY_MS),
 	AL_OPTION_END
 };
 
@@ -96,6 +112,8 @@ al_service_parse(const char *name, const char *base_url, Jsonb *options)
 	memset(&read, 0, sizeof(read));
 	read.service = service;
 	read.in_flight = DEFAULT_IN_FLIGHT;
+	read.breaker_failures = DEFAULT_BREAKER_FAILURES;
+	read.breaker_cooldown_ms = DEFAULT_BREAKER_COOLDOWN_MS;
 	al_option_read(place, &root, SERVICE_OPTIONS, &read);
 	if (!read.idempotency)
 		al_definition_idempotency_default(&service->idempotency);
@@ -104,6 +122,9 @@ al_service_parse(const char *name, const char *base_url, Jsonb *options)
 	service->headers = read.headers;
 	al_definition_check_key_header(place, service->headers, &service->idempotency);
 	service->in_flight = read.in_flight;
+	service->rate_per_second = read.rate_per_second;
+	service->breaker_failures = read.breaker_failures;
+	service->breaker_cooldown_ms = read.breaker_cooldown_ms;
 	service->allow_private = read.allow_private;
 	service->ca_file = read.ca_file;
 	service->client_cert = read.client_cert;
@@ -196,6 +217,26 @@ static void
 read_limits(AlPlace place, const JsonbValue *value, void *target)
 {
 	al_option_read(place, value, LIMIT_OPTIONS, target);
+}
+
+/* Requests begun a second, at most; fractions for less than one. */
+static void
+read_rate(AlPlace place, const JsonbValue *value, void *target)
+{
+	double		rate = 0;
+
+	if (value->type == jbvNumeric)
+		rate = DatumGetFloat8(DirectFunctionCall1(numeric_float8, NumericGetDatum(value->val.numeric)));
+	if (!(rate >= 0.001 && rate <= 1000000))
+		al_definition_error(place, "Write the requests a second, such as 25, or 0.5 for one every two seconds.",
+							"a number between 0.001 and 1000000 belongs here");
+	((ServiceOptions *) target)->rate_per_second = rate;
+}
+
+static void
+read_breaker(AlPlace place, const JsonbValue *value, void *target)
+{
+	al_option_read(place, value, BREAKER_OPTIONS, target);
 }
 
 static void

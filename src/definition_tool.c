@@ -43,6 +43,7 @@ static const AlOption TOOL_OPTIONS[] = {
 	AL_OPTION_TEXT_AT("owner", AlToolDef, owner),
 	AL_OPTION_DURATION_AT("timeout", AlToolDef, timeout_ms, 1, AL_HOUR_MS),
 	AL_OPTION_DURATION_AT("connect_timeout", AlToolDef, connect_timeout_ms, 1, AL_HOUR_MS),
+	AL_OPTION_READ_BY("outcome", al_definition_outcome),
 	AL_OPTION_READ_BY("json", read_json),
 	AL_OPTION_READ_BY("form", read_form),
 	AL_OPTION_READ_BY("headers", read_headers),
@@ -59,7 +60,6 @@ static const AlOption TOOL_OPTIONS[] = {
 	AL_OPTION_NOT_YET("handlers"),
 	AL_OPTION_NOT_YET("lookup"),
 	AL_OPTION_NOT_YET("ordering_key"),
-	AL_OPTION_NOT_YET("outcome"),
 	AL_OPTION_NOT_YET("per_run"),
 	AL_OPTION_END
 };
@@ -76,8 +76,6 @@ static void read_request(AlPlace place, const char *request, AlToolDef *tool);
 static void settle_body(AlPlace place, AlToolDef *tool);
 static void settle_times(AlPlace place, AlToolDef *tool);
 static void set_template(AlPlace place, const JsonbValue *value, AlBodyKind kind, AlToolDef *tool);
-static char *read_jsonpath(AlPlace place, const JsonbValue *value);
-static void parse_jsonpath(const char *text);
 static void check_pointer(AlPlace place, const char *pointer);
 static bool is_one_of(const char *text, const char *const *list);
 
@@ -216,13 +214,13 @@ read_headers(AlPlace place, const JsonbValue *value, void *target)
 static void
 read_external_ref(AlPlace place, const JsonbValue *value, void *target)
 {
-	((AlToolDef *) target)->external_ref = read_jsonpath(place, value);
+	((AlToolDef *) target)->external_ref = al_definition_jsonpath(place, value);
 }
 
 static void
 read_result(AlPlace place, const JsonbValue *value, void *target)
 {
-	((AlToolDef *) target)->result = read_jsonpath(place, value);
+	((AlToolDef *) target)->result = al_definition_jsonpath(place, value);
 }
 
 static void
@@ -256,21 +254,6 @@ read_idempotency(AlPlace place, const JsonbValue *value, void *target)
 
 	tool->has_idempotency = true;
 	al_definition_idempotency(place, value, &tool->idempotency);
-}
-
-static char *
-read_jsonpath(AlPlace place, const JsonbValue *value)
-{
-	char	   *text = al_option_text(place, value);
-
-	al_option_compiles(place, "the jsonpath", text, parse_jsonpath);
-	return text;
-}
-
-static void
-parse_jsonpath(const char *text)
-{
-	(void) DirectFunctionCall1(jsonpath_in, CStringGetDatum(text));
 }
 
 /* The syntax of RFC 6901; the whole document is not a field. */

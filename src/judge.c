@@ -9,7 +9,7 @@
 #include "common/pg_prng.h"
 #include "utils/timestamp.h"
 
-#include "extract.h"
+#include "answer.h"
 #include "judge.h"
 #include "rules/backoff.h"
 #include "words.h"
@@ -17,6 +17,7 @@
 static AlSituation situation_of(const AlStanding *standing, const AlTool *tool, AlKnown known, TimestampTz now);
 static TimestampTz due_time(const AlStanding *standing, const AlTool *tool, const AlDecision *decision,
 							int64 retry_after_s, TimestampTz now);
+static AlOutcome rule_outcome(const AlRule *rule);
 static void fill_closing(const AlEnded *ended, const AlOutcome *outcome, int64 retry_after_s, bool bare, AlClosing *closing);
 static void keep_answer(const AlWireResult *result, AlClosing *closing);
 static bool answer_is_replay(const AlEnded *ended, const AlTool *tool);
@@ -34,6 +35,8 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 		.earlier_open = al_policy_is_open(standing->known),
 		.body_rule = AL_BODY_RULE_NONE
 	};
+	AlAnswer	answer = {0};
+	AlOutcome	rule;
 	AlOutcome	outcome;
 	AlKnown		known;
 	AlSituation situation;
@@ -42,12 +45,23 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 
 	memset(out, 0, sizeof(*out));
 	evidence.replayed = answer_is_replay(ended, tool);
+	if (ended->result != NULL)
+		al_answer_read(tool, ended->result, &answer);
+	context.unreadable = answer.unreadable;
+	context.body_rule = answer.body_rule;
+	if (answer.rule != NULL)
+	{
+		rule = rule_outcome(answer.rule);
+		context.rule = &rule;
+	}
 	outcome = al_classify(&evidence, &context);
 	fill_closing(ended, &outcome, retry_after_s, bare, &out->closing);
-	if (!bare && ended->result != NULL && outcome.verdict != AL_VERDICT_NOT_SENT)
-		al_extract(tool, ended->result->body, ended->result->body_len,
-				   &out->closing.external_ref,
-				   outcome.verdict == AL_VERDICT_CONFIRMED ? &out->move.result : NULL);
+	if (!bare && outcome.verdict != AL_VERDICT_NOT_SENT)
+	{
+		out->closing.external_ref = answer.external_ref;
+		if (outcome.verdict == AL_VERDICT_CONFIRMED)
+			out->move.result = answer.result;
+	}
 
 	if (standing->status == AL_STATUS_CONFIRMED || standing->status == AL_STATUS_FAILED)
 	{
@@ -158,6 +172,19 @@ due_time(const AlStanding *standing, const AlTool *tool, const AlDecision *decis
 			return standing->window_ends_at;
 	}
 	return DT_NOEND;
+}
+
+/* Says what a rule of the tool says, as an outcome. */
+static AlOutcome
+rule_outcome(const AlRule *rule)
+{
+	return (AlOutcome)
+	{
+		.verdict = rule->verdict,
+		.transient = rule->transient,
+		.conclusive = rule->conclusive,
+		.category = rule->category
+	};
 }
 
 /* Fills what closes the attempt. */

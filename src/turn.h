@@ -31,9 +31,9 @@ typedef struct AlFlight
 {
 	AlStanding	standing;		/* after the mark */
 	AlLane	   *lane;
-	const char *keep[12];		/* names of the answer's headers that are kept */
+	const char *keep[16];		/* names of the answer's headers that are kept */
 	char		key_place[80];	/* of the standing */
-	char		marker[64];		/* one of them: the destination's replay marker */
+	char		names[512];		/* of those that the definition names */
 } AlFlight;
 
 /* An ended attempt in the queue to be recorded. */

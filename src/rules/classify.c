@@ -79,6 +79,7 @@ static const StatusRow status_table[] = {
 
 static AlOutcome not_sent(AlEnding ending);
 static AlOutcome no_answer(AlEnding ending);
+static AlOutcome ruled(const AlEvidence *evidence, const AlOutcome *rule);
 static AlOutcome answered(const AlEvidence *evidence, const AlContext *context);
 static AlOutcome read_status(const AlEvidence *evidence, const AlContext *context);
 static AlOutcome read_replay(AlOutcome outcome, int status);
@@ -106,7 +107,35 @@ al_classify(const AlEvidence *evidence, const AlContext *context)
 	}
 	if (!evidence->head_complete)
 		return no_answer(evidence->ending);
+	if (context->rule != NULL)
+		return ruled(evidence, context->rule);
+	if (context->unreadable)
+		return unknown(evidence->framing_complete ? "body_rule_not_met" : "body_truncated");
 	return answered(evidence, context);
+}
+
+/* Gives what the tool's rule says; a replay says it for the operation, not for the attempt. */
+static AlOutcome
+ruled(const AlEvidence *evidence, const AlOutcome *rule)
+{
+	AlOutcome	outcome = *rule;
+
+	if (!evidence->replayed)
+		return outcome;
+	switch (rule->verdict)
+	{
+		case AL_VERDICT_CONFIRMED:
+		case AL_VERDICT_REJECTED:
+			outcome.conclusive = true;
+			break;
+		case AL_VERDICT_UNKNOWN:
+			outcome.ends_resending = true;
+			break;
+		case AL_VERDICT_IN_PROGRESS:
+		case AL_VERDICT_NOT_SENT:
+			break;
+	}
+	return outcome;
 }
 
 /* Gives the outcome of an attempt of which nothing left. */

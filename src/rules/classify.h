@@ -59,14 +59,6 @@ typedef enum AlBodyRule
 	AL_BODY_RULE_FAILS			/* also: the body could not be read as the rule needs it */
 } AlBodyRule;
 
-/* What the reader of the evidence has to know about the action. */
-typedef struct AlContext
-{
-	bool		key_honoured;	/* the destination deduplicates by our key */
-	bool		earlier_open;	/* an earlier attempt is unknown or in progress */
-	AlBodyRule	body_rule;
-} AlContext;
-
 /* What an attempt proves. */
 typedef struct AlOutcome
 {
@@ -76,8 +68,18 @@ typedef struct AlOutcome
 	bool		conclusive;		/* decides for all earlier attempts with this key too */
 	bool		ends_resending; /* unknown, and sending again can teach nothing new */
 	bool		event;			/* deserves an event of its own (a re-send was blocked) */
-	const char *category;		/* one of the constants below; static storage */
+	const char *category;		/* one of the constants below, or a rule's; not owned */
 } AlOutcome;
+
+/* What the reader of the evidence has to know about the action. */
+typedef struct AlContext
+{
+	bool		key_honoured;	/* the destination deduplicates by our key */
+	bool		earlier_open;	/* an earlier attempt is unknown or in progress */
+	AlBodyRule	body_rule;
+	const AlOutcome *rule;		/* what the tool's first rule that holds says; NULL: none does */
+	bool		unreadable;		/* a rule that may hold needs the body, which cannot be read */
+} AlContext;
 
 /*
  * Categories.  "not_sent": resolve, connect, tls, proxy, timeout_before_send,
@@ -103,6 +105,11 @@ typedef struct AlOutcome
  * rule is set or the status is 400, 409 or 422 (then unknown, body_truncated).
  * An aborted, timed-out or broken-off transfer with H counts as incomplete
  * body in that sense.
+ *
+ * With P = 1 and H a rule of the tool that holds comes before all that, and an
+ * answer that a rule would have to read and cannot is unknown.  On an answer
+ * with the replay marker a rule's certain verdict is conclusive, and its
+ * unknown ends re-sending.
  */
 extern AlOutcome al_classify(const AlEvidence *evidence, const AlContext *context);
 
