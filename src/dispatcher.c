@@ -36,6 +36,7 @@
 #include "gate.h"
 #include "incarnation.h"
 #include "roster.h"
+#include "rules/fault.h"
 #include "session.h"
 #include "settings.h"
 #include "turn.h"
@@ -85,6 +86,9 @@ al_dispatcher_main(Datum arg)
 	dispatcher.count = al_dispatchers;
 	dlist_init(&dispatcher.ended);
 	before_shmem_exit(on_dispatcher_exit, arg);
+#ifdef AL_FAULT_BUILD
+	al_fault_plan(GetConfigOption("actionledger.fault", true, false));	/* the journal tells that this process has it */
+#endif
 	connect_database(slot);
 	override_settings();
 

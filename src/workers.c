@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
@@ -79,9 +80,12 @@ put_launcher(ReturnSetInfo *result)
 	LWLockRelease(al_roster->lock);
 	if (pid != 0)
 		put_row(result, "launcher", "running", pid, since, (Datum) 0, NULL, NULL, NULL);
+	else if (RecoveryInProgress())
+		put_row(result, "launcher", "missing", 0, 0, (Datum) 0, NULL,
+				"this server is a standby, from which nothing is sent", NULL);
 	else
 		put_row(result, "launcher", "missing", 0, 0, (Datum) 0, NULL,
-				"it is not running; is there a free background worker slot, and is this server no standby?",
+				"it is not running; is there a free background worker slot?",
 				"SHOW max_worker_processes; -- raise it, and restart the server");
 }
 

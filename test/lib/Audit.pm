@@ -2,10 +2,11 @@
 # must hold between them whatever died when.
 package Audit;
 
+my $READ_LATE = 0.25;    # seconds after which a loaded provider has read what was sent
+
 use strict;
 use warnings;
 use JSON::PP;
-use Ledger;
 
 # Audit->new($node, $provider): what the provider did is read on from where the
 # last reading ended, and terminal statuses are remembered.
@@ -13,7 +14,7 @@ sub new
 {
 	my ($class, $node, $provider) = @_;
 	return bless {
-		node => $node, provider => $provider, offset => 0, truth => {}, terminal => {}, unknown_ids => []
+		node => $node, provider => $provider, offset => 0, truth => {}, last_received => 0, terminal => {}
 	}, $class;
 }
 
@@ -35,6 +36,7 @@ sub truth
 		if ($t->{ev} eq 'received')
 		{
 			push @{ $of->{received}{ $t->{attempt} } }, $t->{t};
+			$self->{last_received} = $t->{t};
 			$of->{keys}{ $t->{key} // '(none)' }++;
 			$of->{bodies}{ $t->{body_sha256} }++;
 			$of->{targets}{"$t->{method} $t->{path}"}++;
@@ -46,6 +48,13 @@ sub truth
 	}
 	close $file;
 	return $self->{truth};
+}
+
+# When the provider last got a request, in seconds since 1970, as far as is read.
+sub last_received
+{
+	my ($self) = @_;
+	return $self->{last_received};
 }
 
 # Read the ledger: { action_id => row with attempts }.  $where restricts the actions.
@@ -60,20 +69,20 @@ SELECT coalesce(json_agg(x), '[]') FROM (
          EXISTS (SELECT FROM actionledger.due d WHERE d.action_id = a.action_id) AS due,
          coalesce((SELECT json_agg(json_build_object('attempt', p.attempt, 'incarnation', p.incarnation, 'verdict', p.verdict,
                      'category', p.category, 'sent', p.sent, 'closed', p.finished_at IS NOT NULL,
-                     'outlived', coalesce(p.finished_at > (SELECT min(i.started_at) FROM actionledger.incarnation i
-                                                     WHERE i.incarnation > p.incarnation), false)) ORDER BY p.attempt)
-                     FROM actionledger.attempt p WHERE p.action_id = a.action_id), '[]') AS tries
+                     'outlived', coalesce(p.finished_at > n.started_at, false), 'next', extract(epoch FROM n.started_at))
+                     ORDER BY p.attempt)
+                     FROM actionledger.attempt p
+                     LEFT JOIN LATERAL (SELECT min(i.started_at) AS started_at FROM actionledger.incarnation i
+                                         WHERE i.incarnation > p.incarnation) n ON true
+                     WHERE p.action_id = a.action_id), '[]') AS tries
   FROM actionledger.action a JOIN actionledger.tool t USING (tool_id) JOIN actionledger.service s ON s.service_id = a.service_id
   WHERE @{[ $where // 'true' ]}) x
 SQL
 	return { map { $_->{action_id} => $_ } @{ decode_json($json) } };
 }
 
-# Compare.  Returns the violations as a list of sentences, and the rows.
-#   where => SQL   only these actions
-#   settled => 1   nothing may be under way any more
-# Ledger first, truth second: what is confirmed or recorded as sent then is in
-# the truth; what arrives in between belongs to an attempt that is open.
+# Compare, when everything is settled.  Returns the violations as a list of
+# sentences, and the rows.  where => SQL restricts the actions.
 sub check
 {
 	my ($self, %o) = @_;
@@ -86,7 +95,7 @@ sub check
 		my $t = $truth->{$id} // {};
 		my $say = sub { push @wrong, "action $id ($a->{tool}, $a->{status}/$a->{next_step}): $_[0]" };
 		$self->check_status($a, $t, $say);
-		check_attempts($a, $t, $say, $o{settled});
+		check_attempts($a, $t, $say);
 		check_bytes($a, $t, $say);
 	}
 	unless (defined $o{where})
@@ -112,7 +121,6 @@ sub check_status
 	$say->("confirmed, and never answered") if $a->{status} eq 'confirmed' && $reads && !total($t->{answered});
 	$say->("failed ($a->{error_code}), and executed $executed times") if $a->{status} eq 'failed' && $executed;
 	$say->("executed $executed times") if $executed > 1 && !$repeats;
-	$say->("prepared, and executed") if $a->{status} eq 'prepared' && $executed && !@{ open_tries($a) };
 	$say->('is terminal and still due') if $terminal && $a->{due};
 	$say->('is live and due for nobody') if !$terminal && !$a->{due};
 	$say->('finished_at does not fit') if ($terminal ? 1 : 0) != ($a->{finished} ? 1 : 0);
@@ -124,7 +132,7 @@ sub check_status
 # Attempts: each sent at most once and only after its mark; none after one that may not be followed.
 sub check_attempts
 {
-	my ($a, $t, $say, $settled) = @_;
+	my ($a, $t, $say) = @_;
 	my $resendable = $a->{type} =~ /^(read_only|idempotent)$/ || ($a->{type} eq 'non_idempotent' && $a->{honoured});
 	my $number = 0;
 	my $ended;
@@ -136,8 +144,9 @@ sub check_attempts
 		$say->("$name is not number @{[ $number + 1 ]}") if $try->{attempt} != ++$number;
 		$say->("$name arrived " . scalar(@$got) . ' times') if @$got > 1;
 		$say->("$name after $ended") if defined $ended;
-		$say->("$name is open") if $settled && !$try->{closed};
-		next unless $try->{closed};
+		$say->("$name arrived when its worker had a successor")
+		  if @$got && defined $try->{next} && $got->[-1] > $try->{next} + $READ_LATE;
+		$say->("$name is open"), next unless $try->{closed};
 		my $ran = $t->{executed}{ $try->{attempt} } // 0;
 		$say->("$name is not_sent, and arrived") if $try->{verdict} eq 'not_sent' && @$got;
 		$say->("$name says sent = false, and arrived") if defined $try->{sent} && !$try->{sent} && @$got;
@@ -151,9 +160,8 @@ sub check_attempts
 	$say->("has $number attempts, and says $a->{attempts}") if $number != $a->{attempts};
 	$say->("was received as attempt $_, which the ledger does not have")
 	  for grep { $_ > $number } keys %{ $t->{received} // {} };
-	$say->("is claimed by $a->{claimed_by}") if $settled && defined $a->{claimed_by};
-	$say->('is not settled') if $settled && !is_settled($a);
-	$say->('has an open attempt, and nobody has claimed it') if @{ open_tries($a) } && !defined $a->{claimed_by};
+	$say->("is claimed by $a->{claimed_by}") if defined $a->{claimed_by};
+	$say->('is not settled') if !is_settled($a);
 	return;
 }
 
@@ -199,13 +207,6 @@ sub table
 		$count{ sprintf '%-13s %-20s %-19s', $kind, $a->{status}, $truth }++;
 	}
 	return map { sprintf '%s %5d', $_, $count{$_} } sort keys %count;
-}
-
-# The attempts that have no end yet.
-sub open_tries
-{
-	my ($a) = @_;
-	return [ grep { !$_->{closed} } @{ $a->{tries} } ];
 }
 
 # How many attempts ended as lost with their worker.

@@ -6,12 +6,12 @@ package Fault;
 use strict;
 use warnings;
 use Exporter 'import';
-use Ledger;
+use Ledger qw(poll pid_of_dispatcher slow_wait_for_start);
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(arm entry fired wait_fired is_running wait_gone restart_after_kill new_incarnation);
+our @EXPORT = qw(arm entry fired wait_fired is_running wait_gone restart_after_kill);
 
 # An entry of a plan that no other one equals, so that it fires although one
 # like it has fired before.
@@ -80,28 +80,13 @@ sub wait_gone
 sub restart_after_kill
 {
 	my ($node) = @_;
-	wait_gone($node->{_pid}, 10);
-	$node->{_pid} = undef;
+	my $pid = $node->{_pid};
+	wait_gone($pid, 10);
+
+	# Nobody may be there to wait for the dead process; its lock file then seems to be in use.
+	eval { poll(sub { !kill 0, $pid }, 'the postmaster is no zombie', 5) } or unlink $node->data_dir . '/postmaster.pid';
 	slow_wait_for_start($node);
 	return;
-}
-
-# The newest incarnation, once the server answers.
-sub new_incarnation
-{
-	my ($node, $older_than) = @_;
-	my $found;
-	poll(
-		sub {
-			my ($out, $err) = ('', '');
-			my $rc = $node->psql('postgres', 'SELECT max(incarnation) FROM actionledger.incarnation',
-				stdout => \$out, stderr => \$err, timeout => 20);
-			return 0 unless defined $rc && $rc == 0 && $out =~ /^\d+$/;
-			$found = $out;
-			return $found > $older_than;
-		},
-		"an incarnation after $older_than has started", 60);
-	return $found;
 }
 
 1;

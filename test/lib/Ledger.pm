@@ -5,16 +5,19 @@ package Ledger;
 use strict;
 use warnings;
 use Exporter 'import';
+use IO::Select;
+use IO::Socket::INET;
 use IPC::Run ();
 use JSON::PP;
+use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(start_server start_provider truth truth_by_action effects poll poll_sql
+our @EXPORT = qw(start_server start_provider truth truth_by_action effects poll poll_sql try_sql
   refund_service refund_tool action_row pid_of_dispatcher slow_wait_for_start
-  perform attempts_of settle received turns_pass);
+  perform attempts_of settle received turns_pass start_raw_server);
 
 # Start a server with the extension in database "postgres".
 #   fault => 1     the fault build
@@ -64,19 +67,62 @@ sub start_provider
 	return $p;
 }
 
+# Start a server whose answers are bytes: the code gets the socket of a connection,
+# in a process of its own, and reads and writes what it likes.  Returns {port}, {url}.
+my @raw_servers;
+
+sub start_raw_server
+{
+	my ($serve) = @_;
+	my $socket = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 100, ReuseAddr => 1)
+	  or die "could not listen: $!";
+	my $parent = $$;
+	my $pid = fork() // die "could not fork: $!";
+	if ($pid == 0)
+	{
+		my $select = IO::Select->new($socket);
+		@SIG{qw(TERM INT HUP CHLD PIPE)} = qw(DEFAULT DEFAULT DEFAULT IGNORE IGNORE);
+		while (getppid() == $parent)
+		{
+			my $connection = $select->can_read(1) ? $socket->accept : undef;
+			next unless $connection;
+			if ((fork() // 1) == 0)
+			{
+				alarm 60;
+				eval { $serve->($connection) };
+				POSIX::_exit(0);
+			}
+		}
+		POSIX::_exit(0);
+	}
+	push @raw_servers, $pid;
+	my $port = $socket->sockport;
+	return { port => $port, url => "http://127.0.0.1:$port", pid => $pid };
+}
+
 END
 {
 	my $status = $?;
 	for my $p (@providers) { $p->{handle}->kill_kill if $p->{handle}; }
+	kill 'KILL', @raw_servers;
 	$? = $status;
 }
 
 # All lines of a provider's truth log, decoded; a last line that is still being
-# written is left out.
+# written is left out.  The log only grows: what has been read is kept.
 sub truth
 {
 	my ($p) = @_;
-	return map { decode_json($_) } grep { /^\{.*\}$/ } split /\n/, slurp_file($p->{truth});
+	open my $file, '<', $p->{truth} or die "could not open $p->{truth}: $!";
+	seek $file, $p->{read} // 0, 0;
+	while (my $line = <$file>)
+	{
+		last unless $line =~ /\n\z/;
+		$p->{read} += length $line;
+		push @{ $p->{lines} }, decode_json($line);
+	}
+	close $file;
+	return @{ $p->{lines} // [] };
 }
 
 # { action_id => { received => n, executed => n, replayed => n, answered => n, keys => {}, bodies => {} } }
@@ -118,20 +164,25 @@ sub poll
 	die "gave up waiting until $what";
 }
 
+# What a statement prints; undef when it fails or there is no server to ask: psql
+# that cannot connect leaves before it has read the statement, which IPC::Run dies of.
+sub try_sql
+{
+	my ($node, $sql) = @_;
+	my ($out, $err) = ('', '');
+	my $rc = eval { $node->psql('postgres', $sql, stdout => \$out, stderr => \$err, timeout => 60, on_error_stop => 1) };
+	return defined $rc && $rc == 0 ? $out : undef;
+}
+
 # Wait until a query returns 't' in one row; survives a server that is restarting.
 sub poll_sql
 {
 	my ($node, $sql, $what, $bound) = @_;
-	my ($out, $err) = ('', '');
+	my $out;
 	my $ok = eval {
-		poll(
-			sub {
-				my $rc = $node->psql('postgres', $sql, stdout => \$out, stderr => \$err, timeout => 20);
-				return defined $rc && $rc == 0 && $out eq 't';
-			},
-			$what, $bound);
+		poll(sub { $out = try_sql($node, $sql); defined $out && $out eq 't' }, $what, $bound);
 	};
-	die "$@: last answer \"$out\" \"$err\"" unless $ok;
+	die "$@: last answer " . (defined $out ? "\"$out\"" : 'was none') unless $ok;
 	return 1;
 }
 
@@ -243,11 +294,9 @@ sub pid_of_dispatcher
 	my $pid;
 	poll(
 		sub {
-			my ($out, $err) = ('', '');
-			my $rc = $node->psql('postgres',
-				"SELECT pid FROM actionledger.workers WHERE worker LIKE 'dispatcher%' AND state = 'running'",
-				stdout => \$out, stderr => \$err, timeout => 20);
-			return 0 unless defined $rc && $rc == 0 && $out =~ /^(\d+)$/m;
+			my $out = try_sql($node,
+				"SELECT pid FROM actionledger.workers WHERE worker LIKE 'dispatcher%' AND state = 'running'");
+			return 0 unless defined $out && $out =~ /^(\d+)$/m;
 			$pid = $1;
 			return !defined $other_than || $pid != $other_than;
 		},
@@ -262,8 +311,8 @@ sub slow_wait_for_start
 	my ($node, $bound) = @_;
 	poll(
 		sub {
-			return 1 if $node->start(fail_ok => 1);
-			return 0;
+			$node->{_pid} = undef;
+			return $node->start(fail_ok => 1);
 		},
 		'the server starts again', $bound // 60);
 	return;

@@ -40,7 +40,7 @@ pass_on() {
 
 	for name in $(compgen -e); do
 		case $name in
-			SUITES | TESTS | WERROR | CI | KEEP | JOBS | TAP_JOBS | SEED | SUITE | TERM | AL_* | DEMO_* | BENCH_* | PG_TEST_*)
+			SUITES | TESTS | WERROR | CI | KEEP | JOBS | TAP_JOBS | SEED | RANDOM_SECONDS | SUITE | TERM | AL_* | DEMO_* | BENCH_* | PG_TEST_*)
 				printf '%s=%s\0' "$name" "${!name}"
 				;;
 		esac

@@ -20,8 +20,8 @@ finished=
 # Bounds in seconds.
 UNIT_LIMIT=300
 REGRESS_LIMIT=1200
-TAP_FILE_LIMIT=900
-TAP_LIMIT=2400
+TAP_FILE_LIMIT=$((900 + ${RANDOM_SECONDS:-0}))
+TAP_LIMIT=$((2400 + ${RANDOM_SECONDS:-0}))
 
 # Whatever happens, the last line is the count.
 finish() {

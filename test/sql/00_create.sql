@@ -84,6 +84,20 @@ SELECT count(*), count(*) FILTER (WHERE namespace <> '00000000-0000-4000-8000-00
 CREATE EXTENSION actionledger;
 ALTER EXTENSION actionledger SET SCHEMA public;
 
+-- The server of these tests runs without fsync, and so nothing is ever sent: what
+-- they see does not depend on when a dispatcher works.
+SHOW fsync;
+SELECT actionledger.create_service('first', 'https://api.example.invalid');
+DO $$
+BEGIN
+    FOR i IN 1 .. 6000 LOOP
+        EXIT WHEN EXISTS (SELECT FROM actionledger.workers WHERE worker = 'dispatcher 0' AND state = 'paused');
+        PERFORM pg_sleep(0.01);
+    END LOOP;
+END $$;
+SELECT worker, state, pid IS NOT NULL AS has_process, services, in_flight, restarts, detail, "do" FROM actionledger.workers ORDER BY worker DESC;
+SELECT actionledger.drop_service('first');
+
 -- For the other files: idempotency keys that can be written down.
 UPDATE actionledger.ledger SET namespace = '6ba7b810-9dad-11d1-80b4-00c04fd430c8';
 
@@ -126,4 +140,27 @@ BEGIN
     EXECUTE statement INTO answer;
     RETURN test.plain(answer);
 END $$;
+
+-- What a dispatcher writes, for states that are reached only by sending.  mark:
+-- before the first byte leaves.  record: the outcome.
+CREATE FUNCTION test.mark(id bigint, ago interval DEFAULT '0') RETURNS void LANGUAGE sql AS $$
+    UPDATE actionledger.action SET status = 'submitted', next_step = 'wait', claimed_by = 1000000, attempts = attempts + 1, sends = sends + 1,
+        last_sent_at = now() - ago, window_ends_at = coalesce(window_ends_at, now() - ago + '1 h'),
+        created_at = least(created_at, now() - ago - interval '1 s')
+    WHERE action_id = id;
+    INSERT INTO actionledger.attempt (action_id, attempt, incarnation, started_at, deadline)
+    SELECT action_id, attempts, 1000000, last_sent_at, last_sent_at + '30 s' FROM actionledger.action WHERE action_id = id
+$$;
+CREATE FUNCTION test.record(id bigint, verdict text, category text, http int, status text, next_step text, known text, next_at timestamptz,
+        error_code text DEFAULT NULL, error_message text DEFAULT NULL, reference text DEFAULT NULL, confirmed_by text DEFAULT NULL) RETURNS void LANGUAGE sql AS $$
+    UPDATE actionledger.attempt t SET finished_at = started_at + '2 s', verdict = record.verdict::actionledger.verdict, category = record.category,
+        sent = record.verdict <> 'not_sent', truncated = false, http_status = http, external_ref = reference
+    WHERE action_id = id AND finished_at IS NULL;
+    UPDATE actionledger.action SET status = record.status::actionledger.status, next_step = record.next_step::actionledger.next_step,
+        known = record.known::actionledger.known, claimed_by = NULL, error_code = record.error_code, error_message = record.error_message,
+        external_ref = reference, confirmed_by = record.confirmed_by, finished_at = CASE WHEN record.status IN ('confirmed', 'failed') THEN now() END
+    WHERE action_id = id;
+    DELETE FROM actionledger.due WHERE action_id = id AND record.status IN ('confirmed', 'failed');
+    UPDATE actionledger.due SET next_at = record.next_at WHERE action_id = id
+$$;
 GRANT USAGE ON SCHEMA test TO PUBLIC;

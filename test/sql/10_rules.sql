@@ -21,7 +21,7 @@ FROM (VALUES (200), (202), (204), (206), (301), (307), (400), (402), (404), (406
 
 -- Where the context decides: a body that was cut, an upload that was, a key
 -- that is honoured, an earlier attempt that is open, a replay of an answer.
-SELECT c.what, r.verdict, r.category, r.conclusive, r.ends_resending
+SELECT c.what, (r).verdict, (r).category, (r).conclusive, (r).ends_resending
 FROM (
     SELECT 1, '200, cut off', actionledger._classify('partial', 1, true, 200, false) UNION ALL
     SELECT 2, '400, cut off', actionledger._classify('partial', 1, true, 400, false) UNION ALL
@@ -99,6 +99,8 @@ SELECT actionledger._canonical(j) FROM (VALUES
 SELECT actionledger._canonical('{"a": 1.0, "b": 2}') = actionledger._canonical('{"b": 2.00, "a": 1}') AS same;
 
 -- Words that are none.
+\a
+\t
 SELECT test.fails($$SELECT actionledger._classify('exploded', 1, true, 200)$$);
 SELECT test.fails($$SELECT actionledger._decide('reversible', 'unknown')$$);
 SELECT test.fails($$SELECT actionledger._decide('read_only', 'unknown', lookup => 'maybe')$$);

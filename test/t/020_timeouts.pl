@@ -83,15 +83,16 @@ sub sent_as_recorded
 
 # The budget is used up without anything having left.
 {
-	my $plain = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5, ReuseAddr => 1) or die "no socket: $!";
-	my $silent = $plain->sockport;
+	my $mute = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 100, ReuseAddr => 1) or die "no socket: $!";
+	my $plain = start_raw_server(sub { my ($c) = @_; syswrite $c, "HTTP/1.1 400 Bad Request\r\n\r\n"; sysread $c, my $hello, 4096; });
 	my $closed = PostgreSQL::Test::Cluster::get_free_port();
 	my $before = scalar truth($p);
 	my @cases = (
 		[ 'closed', "http://127.0.0.1:$closed", qr/^connect$/, 'nobody listens' ],
 		[ 'name', 'http://no-such-host.invalid', qr/^(resolve|timeout_before_send)$/, 'a name that does not resolve' ],
-		[ 'plain', "https://127.0.0.1:$p->{port}", qr/^tls$/, 'TLS against a plain port' ],
-		[ 'mute', "https://127.0.0.1:$silent", qr/^timeout_before_send$/, 'a TLS handshake that is never answered' ]);
+		[ 'plain', "https://127.0.0.1:$plain->{port}", qr/^tls$/, 'TLS against a plain port' ],
+		[ 'mute', 'https://127.0.0.1:' . $mute->sockport, qr/^timeout_before_send$/, 'a TLS handshake that is never answered' ],
+		[ 'mixed', "https://127.0.0.1:$p->{port}", qr/^timeout_before_send$/, 'a TLS handshake with the plain provider' ]);
 	my %ids;
 
 	for my $case (@cases)

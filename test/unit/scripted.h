@@ -67,6 +67,7 @@ typedef struct ScriptedAnswer
 
 static const ScriptedAnswer scripted_answers[] = {
 	{"/length", SCRIPTED_BYTES("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Kept: yes\r\n\r\nhello"), true},
+	{"/length-and-end", SCRIPTED_BYTES("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), false},
 	{"/chunked", SCRIPTED_BYTES("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 								"5\r\nhello\r\n6\r\n world\r\n0\r\nX-Trailer: 1\r\n\r\n"), true},
 	{"/chunked-cut", SCRIPTED_BYTES("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"), false},

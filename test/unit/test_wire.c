@@ -57,6 +57,7 @@ static void test_caps(void);
 static void test_times(void);
 static void test_refused_connections(void);
 static void test_trust(void);
+static void test_kept_connection_ends(void);
 static void test_many(void);
 static bool keep_one_connection(void);
 
@@ -84,6 +85,7 @@ main(void)
 	test_times();
 	test_refused_connections();
 	test_trust();
+	test_kept_connection_ends();
 	test_many();
 
 	al_wire_destroy(wire);
@@ -238,7 +240,7 @@ test_bodies(void)
 static void
 test_caps(void)
 {
-	static const size_t caps[] = {1, 1000, 1024, 65536, 262144};
+	static const size_t caps[] = {1, 7, 15, 1000, 1024, 65536, 262144};
 
 	tap_group("an endless body is cut at the cap");
 	for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++)
@@ -352,6 +354,25 @@ test_trust(void)
 	ok(result && result->evidence.ending == AL_END_BAD_TRUST && result->evidence.prereqs == 0,
 	   "a missing client certificate is configuration");
 	al_wire_result_free(result);
+}
+
+/* A kept connection that the server ends does not keep the owner awake. */
+static void
+test_kept_connection_ends(void)
+{
+	AlWireRequest request = request_for("POST", "/length-and-end");
+	struct pollfd ready = {.fd = al_wire_fd(wire), .events = POLLIN};
+
+	tap_group("the end of a kept connection wakes the owner once");
+	for (int i = 0; i < 10; i++)
+	{
+		/* libcurl 8 may take a connection that has ended, and then nothing is answered. */
+		al_wire_result_free(exchange(&request));
+		(void) poll(&ready, 1, 200);
+		al_wire_run(wire);
+		tap_cell(poll(&ready, 1, 0) == 0, "still readable");
+	}
+	tap_group_end();
 }
 
 /* Many at once, on fresh and on kept connections. */
