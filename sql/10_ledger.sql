@@ -158,10 +158,11 @@ CREATE TABLE actionledger.due (
     action_id   bigint PRIMARY KEY,
     service_id  int NOT NULL,
     next_at     timestamptz NOT NULL,
-    priority    smallint NOT NULL DEFAULT 0
+    priority    smallint NOT NULL DEFAULT 0 CHECK (priority BETWEEN -1 AND 1)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 COMMENT ON TABLE actionledger.due IS 'One row per live action: when it is due; infinity for what waits for a person';
-CREATE INDEX due_schedule ON actionledger.due (service_id, next_at, action_id);
+COMMENT ON COLUMN actionledger.due.priority IS '1: before the others of its service, 0, -1: after them';
+CREATE INDEX due_schedule ON actionledger.due (service_id, priority, next_at, action_id);
 
 CREATE TABLE actionledger.attempt (
     action_id         bigint NOT NULL,
@@ -225,7 +226,8 @@ CREATE TYPE actionledger._mark AS (
     attempt         int,
     deadline        timestamptz,
     window_ends_at  timestamptz,
-    key_ends_at     timestamptz
+    key_ends_at     timestamptz,
+    expires_at      timestamptz
 );
 COMMENT ON TYPE actionledger._mark IS 'An attempt that is about to be made';
 CREATE TYPE actionledger._closing AS (

@@ -16,7 +16,7 @@ CREATE FUNCTION actionledger.perform(tool text, args jsonb, identity text DEFAUL
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_perform';
 COMMENT ON FUNCTION actionledger.perform(text, jsonb, text, text, int, jsonb) IS
     'Record an intended action in this transaction; it is sent after commit. The same identity with the same arguments returns the first action with created = false; with other arguments LG007. '
-    'options: not_before, expires_at, actor, meta. Errors: LG001 unknown tool, LG002 missing, LG003 unknown, LG004 invalid arguments, LG005 forbidden, LG008 invalid identity, LG009 too large, LG019 identity held by another transaction for too long';
+    'options: priority (1, 0, -1), not_before, expires_at, if_unavailable (queue, refuse), actor, meta. Errors: LG001 unknown tool, LG002 missing, LG003 unknown, LG004 invalid arguments, LG005 forbidden, LG008 invalid identity, LG009 too large, LG019 identity held by another transaction for too long';
 
 CREATE TYPE actionledger.performed_item AS (
     item       int,

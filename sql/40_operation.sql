@@ -24,6 +24,16 @@ CREATE FUNCTION actionledger._duration(value text, fallback interval)
     RETURNS interval LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_duration';
 COMMENT ON FUNCTION actionledger._duration(text, interval) IS 'A duration option as an interval';
 
+CREATE FUNCTION actionledger._breaker(service_id int, OUT state text, OUT failures int, OUT since timestamptz, OUT next_probe_at timestamptz)
+    RETURNS record LANGUAGE c VOLATILE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_breaker';
+COMMENT ON FUNCTION actionledger._breaker(int) IS 'The circuit breaker of a service of this database, as its dispatcher last showed it';
+
+CREATE VIEW actionledger.breakers WITH (security_barrier) AS
+    SELECT s.name AS service, b.state, b.failures, b.since, b.next_probe_at,
+           (SELECT count(*) FROM actionledger.due d WHERE d.service_id = s.service_id AND d.next_at < 'infinity') AS waiting
+    FROM actionledger.service s, actionledger._breaker(s.service_id) b;
+COMMENT ON VIEW actionledger.breakers IS 'Circuit breakers: closed, open (nothing is sent before next_probe_at), half_open (one probe decides); failures in a row, and how many actions wait';
+
 CREATE VIEW actionledger.actions WITH (security_barrier) AS
     SELECT a.action_id, date_trunc('second', now() - a.created_at) AS age, t.name AS tool, a.status, a.next_step, a.summary,
            a.external_ref, a.identity, a.idempotency_key, a.target, a.error_code, a.run_id, a.step,
@@ -38,13 +48,15 @@ CREATE VIEW actionledger.pending WITH (security_barrier) AS
                WHEN 'blocked' THEN coalesce(a.error_message, a.error_code, 'a person')
                WHEN 'approve' THEN 'approval'
                ELSE CASE
+                   WHEN b.next_probe_at IS NOT NULL THEN 'breaker until ' || to_char(b.next_probe_at, 'HH24:MI:SS')
                    WHEN d.next_at <= clock_timestamp() THEN 'dispatcher'
                    WHEN a.attempts = 0 THEN 'not before ' || to_char(d.next_at, 'YYYY-MM-DD HH24:MI:SS')
                    ELSE 'retry at ' || to_char(d.next_at, 'HH24:MI:SS') || coalesce(': ' || a.error_message, '')
                END
            END AS waiting_for,
            d.next_at, a.attempts, d.priority, a.expires_at, a.identity, a.requested_by
-    FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.tool t USING (tool_id)
+    FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.tool t USING (tool_id),
+         actionledger._breaker(a.service_id) b
     WHERE a.status = 'prepared' AND actionledger._may_see(a.requested_by, a.owner);
 COMMENT ON VIEW actionledger.pending IS 'Prepared actions: nothing sent, or every send proven undelivered or refused; and what each waits for';
 
@@ -129,7 +141,7 @@ CREATE VIEW actionledger.workers AS
     FROM actionledger._workers() w;
 COMMENT ON VIEW actionledger.workers IS 'Who sends for this database, and what is wrong when nobody does';
 
-GRANT SELECT ON actionledger.actions, actionledger.pending, actionledger.in_flight, actionledger.needs_reconciliation,
+GRANT SELECT ON actionledger.breakers, actionledger.actions, actionledger.pending, actionledger.in_flight, actionledger.needs_reconciliation,
     actionledger.review_queue, actionledger.attempts, actionledger.timeline, actionledger.workers TO PUBLIC;
 
 CREATE FUNCTION actionledger.resume_dispatch(mode text, reason text)

@@ -36,6 +36,7 @@ typedef struct Draft
 	char	   *ledger;			/* the ledger's namespace as text */
 } Draft;
 
+static void consider_priority(Draft *draft, AlDueAction *actions, int n, int priority);
 static bool consider(Draft *draft, AlDueAction *action, AlLane *lane);
 static void move_on(Draft *draft, const AlDueAction *action, AlTool *tool, const AlDecision *decision);
 static void block(Draft *draft, const AlDueAction *action, const char *code, char *message);
@@ -53,7 +54,7 @@ void
 al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
 {
 	Draft		draft = {.dispatcher = dispatcher, .claim = claim, .now = GetCurrentTimestamp()};
-	AlLot	   *lots = palloc(Max(dispatcher->lanes.n, 1) * sizeof(AlLot));
+	AlLot	   *lots = palloc(Max(dispatcher->lanes.n, 1) * AL_N_LEVELS * sizeof(AlLot));
 	int			room = dispatcher->room - al_wire_in_flight(dispatcher->wire);
 	int			n_lots = al_lanes_lots(&dispatcher->lanes, draft.now, room, lots);
 	AlDueAction *actions;
@@ -62,8 +63,6 @@ al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
 
 	if (n_lots == 0)
 		return;
-	for (int l = 0; l < n_lots; l++)
-		al_lanes_find(&dispatcher->lanes, lots[l].service_id)->drafted = 0;
 	n = al_ledger_pick(lots, n_lots, draft.now, &actions);
 	advance_lanes(dispatcher, lots, n_lots, actions, n, draft.now);
 	if (n == 0)
@@ -72,13 +71,8 @@ al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
 	claim->claimed = palloc0(n * sizeof(AlClaimed));
 	draft.moves = palloc0(n * sizeof(AlMove));
 	draft.events = palloc0(n * sizeof(AlEvent));
-	for (int i = 0; i < n; i++)
-	{
-		AlLane	   *lane = al_lanes_find(&dispatcher->lanes, actions[i].standing.service_id);
-
-		if (!consider(&draft, &actions[i], lane))
-			al_lane_return_to(lane, actions[i].next_at, actions[i].standing.action_id);
-	}
+	for (int priority = 1; priority >= -1; priority--)
+		consider_priority(&draft, actions, n, priority);
 	marks = palloc(n * sizeof(AlMark));
 	for (int i = 0; i < claim->n; i++)
 		marks[i] = claim->claimed[i].mark;
@@ -87,6 +81,30 @@ al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
 	al_ledger_move(draft.moves, draft.n_moves, draft.now);
 	al_ledger_event(draft.events, draft.n_events, dispatcher->incarnation);
 	AL_FAULT_ERROR("mark_written");
+}
+
+/* Decides about the due actions of one priority; what finds no room is left where it is. */
+static void
+consider_priority(Draft *draft, AlDueAction *actions, int n, int priority)
+{
+	for (int i = 0; i < n; i++)
+	{
+		AlDueAction *action = &actions[i];
+		AlLane	   *lane;
+		int64		held_us;
+
+		if (action->priority != priority)
+			continue;
+		lane = al_lanes_find(&draft->dispatcher->lanes, action->standing.service_id);
+		held_us = al_lane_held_us(lane, action->next_at, draft->now);
+		/* These clocks stand still while the breaker holds an action. */
+		if (action->standing.window_ends_at != 0)
+			action->standing.window_ends_at += held_us;
+		if (action->standing.expires_at != 0)
+			action->standing.expires_at += held_us;
+		if (al_lane_room(lane) <= 0 || !consider(draft, action, lane))
+			al_lane_return_to(lane, priority, action->next_at, action->standing.action_id);
+	}
 }
 
 /* Hands the requests to the wire. */
@@ -99,7 +117,7 @@ al_claim_send(AlDispatcher *dispatcher, AlClaim *claim, bool gate_open)
 
 		if (gate_open)
 		{
-			claimed->lane->in_flight++;
+			al_lane_begin(claimed->lane);
 			al_wire_send(dispatcher->wire, &claimed->request);
 		}
 		else
@@ -154,7 +172,7 @@ consider(Draft *draft, AlDueAction *action, AlLane *lane)
 	else if (!al_registry_may_perform(tool, get_role_oid(action->requested_by, true)))
 		block(draft, action, "permission_revoked",
 			  psprintf("role %s may no longer perform %s", action->requested_by, tool->name));
-	else if (!al_registry_resendable(tool, action->standing.key_place) && lane->unsent + lane->drafted >= al_max_unproven)
+	else if (!al_registry_resendable(tool, action->standing.key_place) && lane->unsent + lane->taken_unproven >= al_max_unproven)
 		return false;
 	else if ((headers = request_headers(draft, action, &missing)) == NIL)
 		block(draft, action, "secret_missing", psprintf("secret \"%s\" is missing or unusable", missing));
@@ -215,12 +233,14 @@ add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List 
 
 	claimed->action = action;
 	claimed->lane = lane;
+	lane->taken++;
 	claimed->flight = new_flight(lane, tool);
 	claimed->mark.action_id = standing->action_id;
 	claimed->mark.attempt = standing->attempts + 1;
 	claimed->mark.deadline = TimestampTzPlusMilliseconds(draft->now, tool->def->timeout_ms);
 	claimed->mark.window_ends_at = standing->window_ends_at ? standing->window_ends_at
 		: TimestampTzPlusMilliseconds(draft->now, tool->def->window_ms);
+	claimed->mark.expires_at = standing->expires_at;
 	claimed->mark.key_ends_at = (standing->key_ends_at || !al_registry_key_counts(tool, standing->key_place)) ? standing->key_ends_at
 		: TimestampTzPlusMilliseconds(draft->now, key->window_ms - key->margin_ms);
 
@@ -260,7 +280,7 @@ add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List 
 	if (unproven)
 	{
 		request->unsent = &lane->unsent;
-		lane->drafted++;
+		lane->taken_unproven++;
 	}
 }
 
@@ -381,12 +401,13 @@ advance_lanes(AlDispatcher *dispatcher, const AlLot *lots, int n_lots,
 	for (int l = 0; l < n_lots; l++)
 	{
 		AlLane	   *lane = al_lanes_find(&dispatcher->lanes, lots[l].service_id);
+		AlLevel    *level;
 		const AlDueAction *last = NULL;
 		int			picked = 0;
 
 		for (int i = 0; i < n; i++)
 		{
-			if (actions[i].standing.service_id != lots[l].service_id)
+			if (actions[i].standing.service_id != lots[l].service_id || actions[i].priority != lots[l].priority)
 				continue;
 			picked++;
 			if (last == NULL || actions[i].next_at > last->next_at ||
@@ -394,11 +415,12 @@ advance_lanes(AlDispatcher *dispatcher, const AlLot *lots, int n_lots,
 				last = &actions[i];
 		}
 		al_lane_advance(lane, &lots[l], picked, last ? last->next_at : 0, last ? last->standing.action_id : 0, now);
-		if (!lane->look)
+		level = &lane->levels[1 - lots[l].priority];
+		if (!level->look)
 		{
 			quiet[n_quiet] = lots[l];
-			quiet[n_quiet].mark_at = lane->mark_at;
-			quiet[n_quiet].mark_id = lane->mark_id;
+			quiet[n_quiet].mark_at = level->mark_at;
+			quiet[n_quiet].mark_id = level->mark_id;
 			n_quiet++;
 		}
 	}
@@ -406,5 +428,5 @@ advance_lanes(AlDispatcher *dispatcher, const AlLot *lots, int n_lots,
 		return;
 	al_ledger_next_due(quiet, n_quiet, next);
 	for (int q = 0; q < n_quiet; q++)
-		al_lanes_find(&dispatcher->lanes, quiet[q].service_id)->next_due = next[q];
+		al_lanes_find(&dispatcher->lanes, quiet[q].service_id)->levels[1 - quiet[q].priority].next_due = next[q];
 }

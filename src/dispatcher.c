@@ -359,7 +359,7 @@ sleep_ms(TimestampTz now, TimestampTz next_scan)
 {
 	long		wait = Max(0, TimestampDifferenceMilliseconds(now, next_scan));
 	long		wire = al_wire_timeout_ms(dispatcher.wire);
-	TimestampTz next_due = dispatcher.may_send ? al_lanes_next_due(&dispatcher.lanes) : DT_NOEND;
+	TimestampTz next_due = dispatcher.may_send ? al_lanes_next_due(&dispatcher.lanes, now) : DT_NOEND;
 
 	if (turn_is_due(now))
 		return 0;

@@ -20,7 +20,7 @@
 static AlStatement select_action = {
 	"SELECT a.action_id, t.name, a.identity, a.idempotency_key, a.status::text, a.next_step::text, a.summary, a.external_ref, "
 	"a.confirmed_by, a.error_code, a.error_message, a.owner, a.sends::int, a.attempts::int, a.created_at, d.next_at, "
-	"a.cancelled_at IS NOT NULL, a.result, a.requested_by, a.xmin::text::bigint, a.claimed_by IS NOT NULL "
+	"a.cancelled_at IS NOT NULL, a.result, a.requested_by, a.xmin::text::bigint, a.claimed_by IS NOT NULL, a.service_id "
 	"FROM actionledger.action a JOIN actionledger.tool t USING (tool_id) LEFT JOIN actionledger.due d USING (action_id) "
 	"WHERE a.action_id = $1",
 	1, {INT8OID}
@@ -101,6 +101,7 @@ read_story(AlStory *story)
 	story->created_at = al_column_int8(0, 15);
 	story->next_at = al_column_int8(0, 16);
 	story->cancelled = al_column_bool(0, 17);
+	al_words_breaker(story, al_column_int4(0, 22));
 }
 
 /* Tells whether an action will not change by itself. */

@@ -1,19 +1,26 @@
 /*
  * lanes.c
- *		Limits and watermarks per service.
+ *		Limits, breakers and watermarks per service.
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
+#include "portability/instr_time.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "lanes.h"
+#include "roster.h"
 
 #define LANE_BATCH 200			/* most claimed from one service in a turn */
 #define TURN_BATCH 1000			/* and from all of them */
 
 static AlLane *add_lane(AlLanes *lanes, int32 service_id);
 static void read_lane(AlLane *lane);
+static bool level_ready(const AlLevel *level, TimestampTz now);
+static AlLevel *level_of(AlLane *lane, int priority);
+static void publish(AlLane *lane);
+static int64 monotonic_ms(void);
 
 /* Reads which services belong to this dispatcher. */
 void
@@ -56,15 +63,26 @@ al_lanes_announce(AlLanes *lanes, TimestampTz due_at)
 {
 	for (int i = 0; i < lanes->n; i++)
 	{
-		AlLane	   *lane = lanes->lanes[i];
-
-		lane->look = true;
-		if (due_at <= lane->mark_at)
+		for (int l = 0; l < AL_N_LEVELS; l++)
 		{
-			lane->mark_at = due_at;
-			lane->mark_id = 0;
+			AlLevel    *level = &lanes->lanes[i]->levels[l];
+
+			level->look = true;
+			if (due_at <= level->mark_at)
+			{
+				level->mark_at = due_at;
+				level->mark_id = 0;
+			}
 		}
 	}
+}
+
+/* Notes when something of a lane will be due. */
+void
+al_lane_expect(AlLane *lane, TimestampTz due_at)
+{
+	for (int l = 0; l < AL_N_LEVELS; l++)
+		lane->levels[l].next_due = Min(lane->levels[l].next_due, due_at);
 }
 
 /* Moves watermarks back to the beginning. */
@@ -82,24 +100,42 @@ al_lanes_ready(AlLanes *lanes, TimestampTz now)
 	{
 		AlLane	   *lane = lanes->lanes[i];
 
-		if (!lane->gone && lane->in_flight < lane->limit && (lane->look || lane->next_due <= now))
-			return true;
+		for (int l = 0; l < AL_N_LEVELS; l++)
+		{
+			if (level_ready(&lane->levels[l], now))
+			{
+				if (al_lane_room(lane) > 0)
+					return true;
+				break;
+			}
+		}
 	}
 	return false;
 }
 
-/* Finds the earliest due time of lanes with room. */
+/* Finds the earliest time at which something may be claimed. */
 TimestampTz
-al_lanes_next_due(const AlLanes *lanes)
+al_lanes_next_due(AlLanes *lanes, TimestampTz now)
 {
+	int64		now_ms = monotonic_ms();
 	TimestampTz next = DT_NOEND;
 
 	for (int i = 0; i < lanes->n; i++)
 	{
-		const AlLane *lane = lanes->lanes[i];
+		AlLane	   *lane = lanes->lanes[i];
+		TimestampTz due = DT_NOEND;
+		int64		wait_ms = 0;
 
-		if (!lane->gone && lane->in_flight < lane->limit)
-			next = Min(next, lane->next_due);
+		if (lane->gone || lane->in_flight >= lane->limit || lane->breaker.probing)
+			continue;
+		for (int l = 0; l < AL_N_LEVELS; l++)
+			due = lane->levels[l].look ? now : Min(due, lane->levels[l].next_due);
+		if (due == DT_NOEND)
+			continue;
+		if (lane->breaker.open)
+			wait_ms = Max(0, lane->breaker.probe_at_ms - now_ms);
+		wait_ms = Max(wait_ms, al_bucket_wait_ms(&lane->bucket, lane->rate));
+		next = Min(next, Max(due, TimestampTzPlusMilliseconds(now, wait_ms)));
 	}
 	return next;
 }
@@ -115,16 +151,26 @@ al_lanes_lots(AlLanes *lanes, TimestampTz now, int room, AlLot *lots)
 	for (int i = 0; i < lanes->n && room > 0; i++)
 	{
 		AlLane	   *lane = lanes->lanes[(lanes->first + i) % lanes->n];
-		int			free = Min(Min(lane->limit - lane->in_flight, LANE_BATCH), room);
+		int			free;
 
-		if (lane->gone || free <= 0 || !(lane->look || lane->next_due <= now))
+		lane->taken = lane->taken_unproven = 0;
+		free = Min(al_lane_room(lane), room);
+		if (free <= 0)
 			continue;
-		lots[n].service_id = lane->service_id;
-		lots[n].free = free;
-		lots[n].mark_at = lane->mark_at;
-		lots[n].mark_id = lane->mark_id;
+		for (int l = 0; l < AL_N_LEVELS; l++)
+		{
+			AlLevel    *level = &lane->levels[l];
+
+			if (!level_ready(level, now))
+				continue;
+			lots[n].service_id = lane->service_id;
+			lots[n].priority = 1 - l;
+			lots[n].free = free;
+			lots[n].mark_at = level->mark_at;
+			lots[n].mark_id = level->mark_id;
+			n++;
+		}
 		room -= free;
-		n++;
 	}
 	return n;
 }
@@ -133,31 +179,93 @@ al_lanes_lots(AlLanes *lanes, TimestampTz now, int room, AlLot *lots)
 void
 al_lane_advance(AlLane *lane, const AlLot *lot, int picked, TimestampTz last_at, int64 last_id, TimestampTz now)
 {
+	AlLevel    *level = level_of(lane, lot->priority);
+
 	if (picked >= lot->free)
 	{
-		lane->look = true;
-		lane->mark_at = last_at;
-		lane->mark_id = last_id;
+		level->look = true;
+		level->mark_at = last_at;
+		level->mark_id = last_id;
 	}
 	else
 	{
-		lane->look = false;
-		lane->next_due = DT_NOEND;
-		lane->mark_at = now;
-		lane->mark_id = PG_INT64_MAX;
+		level->look = false;
+		level->next_due = DT_NOEND;
+		level->mark_at = now;
+		level->mark_id = PG_INT64_MAX;
 	}
 }
 
 /* Moves the watermark back to just before an action. */
 void
-al_lane_return_to(AlLane *lane, TimestampTz next_at, int64 action_id)
+al_lane_return_to(AlLane *lane, int priority, TimestampTz next_at, int64 action_id)
 {
-	lane->look = true;
-	if (next_at < lane->mark_at || (next_at == lane->mark_at && action_id <= lane->mark_id))
+	AlLevel    *level = level_of(lane, priority);
+
+	level->look = true;
+	if (next_at < level->mark_at || (next_at == level->mark_at && action_id <= level->mark_id))
 	{
-		lane->mark_at = next_at;
-		lane->mark_id = action_id - 1;
+		level->mark_at = next_at;
+		level->mark_id = action_id - 1;
 	}
+}
+
+/* Says how many requests of a lane may begin now. */
+int
+al_lane_room(AlLane *lane)
+{
+	int64		now_ms = monotonic_ms();
+	int			free = Min(lane->limit - lane->in_flight, LANE_BATCH) - lane->taken;
+
+	if (lane->gone || free <= 0 || (lane->breaker.open && lane->taken > 0))
+		return 0;
+	free = al_breaker_room(&lane->breaker, now_ms, free);
+	return al_bucket_room(&lane->bucket, lane->rate, now_ms, free + lane->taken) - lane->taken;
+}
+
+/* Notes that a request begins. */
+void
+al_lane_begin(AlLane *lane)
+{
+	lane->in_flight++;
+	al_breaker_begin(&lane->breaker);
+	al_bucket_take(&lane->bucket, lane->rate, 1);
+}
+
+/* Notes how a request has ended. */
+void
+al_lane_end(AlLane *lane, const AlEvidence *evidence)
+{
+	bool		counts;
+	bool		failed = al_breaker_is_failure(evidence, &counts);
+	bool		was_open = lane->breaker.open;
+
+	lane->in_flight--;
+	if (!counts)
+	{
+		/* A probe that says nothing leaves the question open. */
+		lane->breaker.probing = false;
+		return;
+	}
+	(void) al_breaker_end(&lane->breaker, lane->threshold, lane->cooldown_ms, failed, monotonic_ms());
+	if (lane->breaker.open && !was_open)
+	{
+		lane->held_from = GetCurrentTimestamp();
+		lane->held_until = DT_NOEND;
+	}
+	else if (!lane->breaker.open && was_open)
+		lane->held_until = GetCurrentTimestamp();
+	if (lane->breaker.open || was_open)
+		publish(lane);
+}
+
+/* Says for how long the breaker has held an action back. */
+int64
+al_lane_held_us(const AlLane *lane, TimestampTz due_at, TimestampTz now)
+{
+	if (lane->held_from == 0)
+		return 0;
+	return Max(0, Min(lane->held_until, now) - Max(lane->held_from, due_at));
 }
 
 /* Adds a lane that has seen nothing yet. */
@@ -168,15 +276,19 @@ add_lane(AlLanes *lanes, int32 service_id)
 	AlLane	   *lane = palloc0(sizeof(AlLane));
 
 	lane->service_id = service_id;
-	lane->look = true;
-	lane->next_due = DT_NOEND;
-	lane->mark_at = DT_NOBEGIN;
+	for (int l = 0; l < AL_N_LEVELS; l++)
+	{
+		lane->levels[l].look = true;
+		lane->levels[l].next_due = DT_NOEND;
+		lane->levels[l].mark_at = DT_NOBEGIN;
+	}
 	if (lanes->lanes == NULL)
 		lanes->lanes = palloc(sizeof(AlLane *));
 	else
 		lanes->lanes = repalloc(lanes->lanes, (lanes->n + 1) * sizeof(AlLane *));
 	lanes->lanes[lanes->n++] = lane;
 	MemoryContextSwitchTo(old);
+	publish(lane);
 	return lane;
 }
 
@@ -190,4 +302,49 @@ read_lane(AlLane *lane)
 		return;
 	lane->gone = false;
 	lane->limit = service->def->in_flight;
+	lane->rate = service->def->rate_per_second;
+	lane->threshold = service->def->breaker_failures;
+	lane->cooldown_ms = service->def->breaker_cooldown_ms;
+}
+
+/* Tells whether there may be something due at a level. */
+static bool
+level_ready(const AlLevel *level, TimestampTz now)
+{
+	return level->look || level->next_due <= now;
+}
+
+/* Finds the level of a priority. */
+static AlLevel *
+level_of(AlLane *lane, int priority)
+{
+	return &lane->levels[1 - Max(-1, Min(1, priority))];
+}
+
+/* Shows the state of a lane's breaker to every session. */
+static void
+publish(AlLane *lane)
+{
+	AlRosterBreaker shown = {
+		.database = MyDatabaseId,
+		.service_id = lane->service_id,
+		.open = lane->breaker.open,
+		.failures = lane->breaker.failures,
+		.since = lane->held_from
+	};
+
+	if (lane->breaker.open)
+		shown.probe_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+													 lane->breaker.probe_at_ms - monotonic_ms());
+	al_roster_show_breaker(&shown);
+}
+
+/* Reads a clock that nobody can set. */
+static int64
+monotonic_ms(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return (int64) INSTR_TIME_GET_MILLISEC(now);
 }

@@ -1,10 +1,10 @@
 /*
  * lanes.h
- *		What a dispatcher keeps per service: its limit, and how far it has looked.
+ *		What a dispatcher keeps per service: its limits, and how far it has looked.
  *
- * A lane holds a watermark in the order of due times, so that a claim never
- * walks over what it has seen.  Announcements of earlier work move it back; a
- * regular full look finds what nobody announced.
+ * A lane holds a watermark per priority in the order of due times, so that a
+ * claim never walks over what it has seen.  Announcements of earlier work move
+ * it back; a regular full look finds what nobody announced.
  */
 #ifndef AL_LANES_H
 #define AL_LANES_H
@@ -14,19 +14,36 @@
 
 #include "ledger.h"
 #include "registry.h"
+#include "rules/breaker.h"
+
+/* Priorities 1, 0 and -1, in this order. */
+#define AL_N_LEVELS 3
+
+typedef struct AlLevel
+{
+	bool		look;			/* there may be something due */
+	TimestampTz next_due;		/* when there will be, as far as known */
+	TimestampTz mark_at;		/* everything up to (mark_at, mark_id) has been seen */
+	int64		mark_id;
+} AlLevel;
 
 typedef struct AlLane
 {
 	int32		service_id;
 	int			limit;			/* most requests at once */
+	double		rate;			/* most requests begun a second; 0: no limit */
+	int			threshold;		/* failures that open the breaker */
+	int64		cooldown_ms;
 	int			in_flight;
 	int			unsent;			/* of those, unproven ones whose transmission has not begun */
-	int			drafted;		/* unproven ones claimed in this turn */
+	int			taken;			/* claimed in this turn */
+	int			taken_unproven;
 	bool		gone;			/* no longer ours, or its definition cannot be read */
-	bool		look;			/* there may be something due */
-	TimestampTz next_due;		/* when there will be, as far as known */
-	TimestampTz mark_at;		/* everything up to (mark_at, mark_id) has been seen */
-	int64		mark_id;
+	AlBreaker	breaker;
+	AlBucket	bucket;
+	TimestampTz held_from;		/* the last time that the breaker kept it from sending; 0: never */
+	TimestampTz held_until;		/* DT_NOEND while it does */
+	AlLevel		levels[AL_N_LEVELS];
 } AlLane;
 
 typedef struct AlLanes
@@ -45,23 +62,40 @@ extern AlLane *al_lanes_find(AlLanes *lanes, int32 service_id);
 /* Something is due at a time, at any service. */
 extern void al_lanes_announce(AlLanes *lanes, TimestampTz due_at);
 
+/* Something of one lane is due at a time, above its watermark. */
+extern void al_lane_expect(AlLane *lane, TimestampTz due_at);
+
 /* Look at everything again. */
 extern void al_lanes_rescan(AlLanes *lanes);
 
 /* Whether something may be claimed now. */
 extern bool al_lanes_ready(AlLanes *lanes, TimestampTz now);
 
-/* The earliest time at which a lane with room has something due; DT_NOEND for none. */
-extern TimestampTz al_lanes_next_due(const AlLanes *lanes);
+/* The earliest time at which something may be claimed; DT_NOEND for none. */
+extern TimestampTz al_lanes_next_due(AlLanes *lanes, TimestampTz now);
 
-/* What may be claimed now, at most room in all; lots has lanes->n entries. */
+/*
+ * Begin a turn: what may be claimed now, at most room in all; lots has
+ * AL_N_LEVELS entries per lane.  Each level of a lane may use all of its room:
+ * the caller serves the higher ones first and returns the rest.
+ */
 extern int	al_lanes_lots(AlLanes *lanes, TimestampTz now, int room, AlLot *lots);
+
+/* How many requests of a lane may begin now, less those taken in this turn. */
+extern int	al_lane_room(AlLane *lane);
 
 /* Move the watermark after a claim that returned picked of lot->free, the last one as given. */
 extern void al_lane_advance(AlLane *lane, const AlLot *lot, int picked,
 							TimestampTz last_at, int64 last_id, TimestampTz now);
 
 /* Come back to an action that was left where it is. */
-extern void al_lane_return_to(AlLane *lane, TimestampTz next_at, int64 action_id);
+extern void al_lane_return_to(AlLane *lane, int priority, TimestampTz next_at, int64 action_id);
+
+/* A request of the lane begins; one has ended. */
+extern void al_lane_begin(AlLane *lane);
+extern void al_lane_end(AlLane *lane, const AlEvidence *evidence);
+
+/* Microseconds for which the breaker has held an action that was due at a time. */
+extern int64 al_lane_held_us(const AlLane *lane, TimestampTz due_at, TimestampTz now);
 
 #endif							/* AL_LANES_H */

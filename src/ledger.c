@@ -33,28 +33,28 @@
 #define N_STANDING_COLUMNS 14
 
 static AlStatement pick_due = {
-	"SELECT " STANDING_COLUMNS ", p.next_at, a.requested_by, a.method, a.url, a.headers, a.body "
-	"FROM (SELECT s.*, d.action_id, d.next_at "
-	"      FROM unnest($1::int[], $2::int[], $3::timestamptz[], $4::bigint[]) AS s(service_id, free, mark_at, mark_id), "
+	"SELECT " STANDING_COLUMNS ", p.next_at, p.priority, a.requested_by, a.method, a.url, a.headers, a.body "
+	"FROM (SELECT s.priority, d.action_id, d.next_at "
+	"      FROM unnest($1::int[], $2::int[], $3::timestamptz[], $4::bigint[], $6::int[]) AS s(service_id, free, mark_at, mark_id, priority), "
 	"      LATERAL (SELECT x.action_id, x.next_at FROM actionledger.due x JOIN actionledger.action y USING (action_id) "
-	"               WHERE x.service_id = s.service_id AND (x.next_at, x.action_id) > (s.mark_at, s.mark_id) "
+	"               WHERE x.service_id = s.service_id AND x.priority = s.priority AND (x.next_at, x.action_id) > (s.mark_at, s.mark_id) "
 	"                 AND x.next_at <= $5 AND y.claimed_by IS NULL AND y.next_step IN ('send', 'resend', 'wait') "
 	"               ORDER BY x.next_at, x.action_id LIMIT s.free FOR NO KEY UPDATE OF y SKIP LOCKED) d) p "
 	"JOIN actionledger.action a ON a.action_id = p.action_id",
-	5, {INT4ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID}
+	6, {INT4ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID, INT4ARRAYOID}
 };
 static AlStatement next_due = {
 	"SELECT s.n::int, d.next_at "
-	"FROM unnest($1::int[], $2::timestamptz[], $3::bigint[]) WITH ORDINALITY AS s(service_id, mark_at, mark_id, n), "
-	"LATERAL (SELECT x.next_at FROM actionledger.due x WHERE x.service_id = s.service_id "
+	"FROM unnest($1::int[], $2::timestamptz[], $3::bigint[], $4::int[]) WITH ORDINALITY AS s(service_id, mark_at, mark_id, priority, n), "
+	"LATERAL (SELECT x.next_at FROM actionledger.due x WHERE x.service_id = s.service_id AND x.priority = s.priority "
 	"           AND (x.next_at, x.action_id) > (s.mark_at, s.mark_id) "
 	"         ORDER BY x.next_at, x.action_id LIMIT 1) d",
-	3, {INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID}
+	4, {INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT4ARRAYOID}
 };
 static AlStatement mark_actions = {
 	"UPDATE actionledger.action a SET status = 'submitted', next_step = 'wait', claimed_by = $2, "
 	"attempts = a.attempts + 1, sends = a.sends + 1, last_sent_at = $3, "
-	"window_ends_at = u.window_ends_at, key_ends_at = u.key_ends_at FROM unnest($1) u "
+	"window_ends_at = u.window_ends_at, key_ends_at = u.key_ends_at, expires_at = u.expires_at FROM unnest($1) u "
 	"WHERE a.action_id = u.action_id AND a.claimed_by IS NULL AND a.attempts = u.attempt - 1",
 	3, {InvalidOid, INT8OID, TIMESTAMPTZOID}
 };
@@ -162,13 +162,15 @@ al_ledger_pick(const AlLot *lots, int n_lots, TimestampTz now, AlDueAction **act
 	Column		free = column_create(INT4OID, n_lots);
 	Column		mark_at = column_create(TIMESTAMPTZOID, n_lots);
 	Column		mark_id = column_create(INT8OID, n_lots);
-	Datum		values[5];
+	Column		priority = column_create(INT4OID, n_lots);
+	Datum		values[6];
 	int			n;
 
 	for (int i = 0; i < n_lots; i++)
 	{
 		column_set(&service, i, Int32GetDatum(lots[i].service_id));
 		column_set(&free, i, Int32GetDatum(lots[i].free));
+		column_set(&priority, i, Int32GetDatum(lots[i].priority));
 		column_set(&mark_at, i, TimestampTzGetDatum(lots[i].mark_at));
 		column_set(&mark_id, i, Int64GetDatum(lots[i].mark_id));
 	}
@@ -177,6 +179,7 @@ al_ledger_pick(const AlLot *lots, int n_lots, TimestampTz now, AlDueAction **act
 	values[2] = column_array(&mark_at);
 	values[3] = column_array(&mark_id);
 	values[4] = TimestampTzGetDatum(now);
+	values[5] = column_array(&priority);
 	n = (int) al_statement_run(&pick_due, values, NULL);
 
 	*actions = palloc0(Max(n, 1) * sizeof(AlDueAction));
@@ -188,11 +191,12 @@ al_ledger_pick(const AlLot *lots, int n_lots, TimestampTz now, AlDueAction **act
 
 		read_standing(i, &action->standing);
 		action->next_at = al_column_int8(i, N_STANDING_COLUMNS + 1);
-		action->requested_by = al_column_text(i, N_STANDING_COLUMNS + 2);
-		action->method = al_column_text(i, N_STANDING_COLUMNS + 3);
-		action->url = al_column_text(i, N_STANDING_COLUMNS + 4);
-		action->headers = al_column_text(i, N_STANDING_COLUMNS + 5);
-		body = al_column(i, N_STANDING_COLUMNS + 6, &isnull);
+		action->priority = al_column_int4(i, N_STANDING_COLUMNS + 2);
+		action->requested_by = al_column_text(i, N_STANDING_COLUMNS + 3);
+		action->method = al_column_text(i, N_STANDING_COLUMNS + 4);
+		action->url = al_column_text(i, N_STANDING_COLUMNS + 5);
+		action->headers = al_column_text(i, N_STANDING_COLUMNS + 6);
+		body = al_column(i, N_STANDING_COLUMNS + 7, &isnull);
 		action->body = isnull ? NULL : DatumGetByteaPCopy(body);
 	}
 	return n;
@@ -205,12 +209,14 @@ al_ledger_next_due(const AlLot *lots, int n_lots, TimestampTz *out)
 	Column		service = column_create(INT4OID, n_lots);
 	Column		mark_at = column_create(TIMESTAMPTZOID, n_lots);
 	Column		mark_id = column_create(INT8OID, n_lots);
-	Datum		values[3];
+	Column		priority = column_create(INT4OID, n_lots);
+	Datum		values[4];
 	uint64		n;
 
 	for (int i = 0; i < n_lots; i++)
 	{
 		out[i] = DT_NOEND;
+		column_set(&priority, i, Int32GetDatum(lots[i].priority));
 		column_set(&service, i, Int32GetDatum(lots[i].service_id));
 		column_set(&mark_at, i, TimestampTzGetDatum(lots[i].mark_at));
 		column_set(&mark_id, i, Int64GetDatum(lots[i].mark_id));
@@ -218,6 +224,7 @@ al_ledger_next_due(const AlLot *lots, int n_lots, TimestampTz *out)
 	values[0] = column_array(&service);
 	values[1] = column_array(&mark_at);
 	values[2] = column_array(&mark_id);
+	values[3] = column_array(&priority);
 	n = al_statement_run(&next_due, values, NULL);
 	for (uint64 row = 0; row < n; row++)
 		out[al_column_int4(row, 1) - 1] = al_column_int8(row, 2);
@@ -240,6 +247,7 @@ al_ledger_mark(const AlMark *marks, int n, int64 incarnation, TimestampTz now)
 		row_set_time(&rows, 2, marks[i].deadline);
 		row_set_time(&rows, 3, marks[i].window_ends_at);
 		row_set_time(&rows, 4, marks[i].key_ends_at);
+		row_set_time(&rows, 5, marks[i].expires_at);
 		rows_add(&rows);
 	}
 	values[0] = rows_array(&rows, &mark_actions);

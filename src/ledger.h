@@ -18,6 +18,7 @@
 typedef struct AlLot
 {
 	int32		service_id;
+	int32		priority;		/* 1, 0 or -1 */
 	int32		free;			/* at most so many */
 	TimestampTz mark_at;		/* look only after (mark_at, mark_id) */
 	int64		mark_id;
@@ -47,6 +48,7 @@ typedef struct AlDueAction
 {
 	AlStanding	standing;
 	TimestampTz next_at;
+	int			priority;
 	char	   *requested_by;
 	char	   *method;
 	char	   *url;
@@ -62,6 +64,7 @@ typedef struct AlMark
 	TimestampTz deadline;
 	TimestampTz window_ends_at;
 	TimestampTz key_ends_at;	/* 0: null */
+	TimestampTz expires_at;		/* 0: null */
 } AlMark;
 
 /* What closes an attempt. */

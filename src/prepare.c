@@ -15,6 +15,7 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
@@ -24,6 +25,7 @@
 #include "errors.h"
 #include "prepare.h"
 #include "render.h"
+#include "roster.h"
 #include "session.h"
 #include "settings.h"
 #include "wakeup.h"
@@ -42,7 +44,8 @@ static AlStatement insert_action = {
 		JSONBOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID}
 };
 static AlStatement insert_due = {
-	"INSERT INTO actionledger.due (action_id, service_id, next_at) VALUES ($1, $2, $3)", 3, {INT8OID, INT4OID, TIMESTAMPTZOID}
+	"INSERT INTO actionledger.due (action_id, service_id, next_at, priority) VALUES ($1, $2, $3, $4)",
+	4, {INT8OID, INT4OID, TIMESTAMPTZOID, INT2OID}
 };
 static AlStatement select_same = {
 	"SELECT a.action_id, a.tool_id, a.args_hash, a.requested_by, a.owner, a.status::pg_catalog.text, a.next_step::pg_catalog.text, "
@@ -59,7 +62,9 @@ static AL_NORETURN void raise_held(const char *identity);
 static int64 next_action_id(void);
 static void check_identity(const char *identity);
 static TimestampTz option_time(const char *name, JsonbValue *value);
+static int	option_priority(const char *name, JsonbValue *value);
 static char *option_text(const char *name, JsonbValue *value);
+static void check_available(const AlTool *tool);
 static AL_NORETURN void bad_option(const char *name, const char *what);
 
 /* Reads the options of a call. */
@@ -84,6 +89,16 @@ al_prepare_options(AlProposal *proposal, Jsonb *options, bool *on_error_skip)
 			proposal->not_before = option_time(name, &value);
 		else if (strcmp(name, "expires_at") == 0)
 			proposal->expires_at = option_time(name, &value);
+		else if (strcmp(name, "priority") == 0)
+			proposal->priority = option_priority(name, &value);
+		else if (strcmp(name, "if_unavailable") == 0)
+		{
+			char	   *choice = option_text(name, &value);
+
+			if (strcmp(choice, "queue") != 0 && strcmp(choice, "refuse") != 0)
+				bad_option(name, "\"queue\" or \"refuse\"");
+			proposal->refuse_unavailable = strcmp(choice, "refuse") == 0;
+		}
 		else if (strcmp(name, "actor") == 0)
 			proposal->actor = option_text(name, &value);
 		else if (strcmp(name, "meta") == 0)
@@ -97,8 +112,8 @@ al_prepare_options(AlProposal *proposal, Jsonb *options, bool *on_error_skip)
 			*on_error_skip = strcmp(choice, "skip") == 0;
 		}
 		else
-			bad_option(name, on_error_skip ? "no such option; there are not_before, expires_at, actor, meta and on_error"
-					   : "no such option; there are not_before, expires_at, actor and meta");
+			bad_option(name, on_error_skip ? "no such option; there are priority, not_before, expires_at, if_unavailable, actor, meta and on_error"
+					   : "no such option; there are priority, not_before, expires_at, if_unavailable, actor and meta");
 	}
 }
 
@@ -137,6 +152,9 @@ al_prepare(const AlTool *tool, const AlProposal *proposal, char *identity)
 				 errdetail("They take %zu bytes; the most is %zu.", (size_t) VARSIZE_ANY(proposal->args),
 						   (size_t) al_max_request_size * 1024),
 				 errhint("Send a reference to the data instead of the data, or raise actionledger.max_request_size.")));
+	if (proposal->refuse_unavailable)
+		check_available(tool);
+	al_words_breaker(&prepared.story, tool->service->service_id);
 	al_canonical_hash(proposal->args, hash);
 	prepared.story.tool = tool->name;
 	prepared.story.identity = identity;
@@ -221,6 +239,7 @@ insert(const AlTool *tool, const AlProposal *proposal, const char *identity, con
 	values[0] = Int64GetDatum(action_id);
 	values[1] = Int32GetDatum(tool->service->service_id);
 	values[2] = TimestampTzGetDatum(due_at);
+	values[3] = Int16GetDatum((int16) proposal->priority);
 	(void) al_statement_run(&insert_due, values, NULL);
 	al_wakeup_at_commit(due_at);
 
@@ -371,6 +390,35 @@ option_time(const char *name, JsonbValue *value)
 	if (TIMESTAMP_NOT_FINITE(at))
 		bad_option(name, "want a time that is not infinite");
 	return at;
+}
+
+/* Reads a priority among the options. */
+static int
+option_priority(const char *name, JsonbValue *value)
+{
+	int			priority = 2;
+
+	if (value->type == jbvNumeric)
+		priority = DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(value->val.numeric)));
+	if (priority < -1 || priority > 1)
+		bad_option(name, "1 (before the others of the service), 0 or -1 (after them)");
+	return priority;
+}
+
+/* Refuses a request for a service that is being left alone. */
+static void
+check_available(const AlTool *tool)
+{
+	AlRosterBreaker breaker;
+
+	if (!al_roster_breaker(MyDatabaseId, tool->service->service_id, &breaker) || !breaker.open)
+		return;
+	ereport(ERROR,
+			(errcode(AL_ERR_UNAVAILABLE),
+			 errmsg("service \"%s\" is unavailable", tool->service->name),
+			 errdetail("It failed %d times in a row; the next probe goes at %s. Nothing was recorded.",
+					   breaker.failures, al_words_time(breaker.probe_at)),
+			 errhint("Do something else first, or leave if_unavailable out to have the action queued.")));
 }
 
 /* Reads a text among the options. */

@@ -22,6 +22,8 @@ typedef struct AlProposal
 	bool		has_step;
 	TimestampTz not_before;		/* 0: at once */
 	TimestampTz expires_at;		/* 0: never */
+	int			priority;		/* 1, 0 or -1 */
+	bool		refuse_unavailable; /* raise LG019 while the service's breaker is open */
 	char	   *actor;			/* NULL: none */
 	Jsonb	   *meta;			/* NULL: none */
 	Oid			requester;

@@ -84,6 +84,52 @@ al_roster_wake(Oid database, TimestampTz due_at)
 	return false;
 }
 
+/* Shows a breaker. */
+void
+al_roster_show_breaker(const AlRosterBreaker *shown)
+{
+	AlRosterBreaker *place = NULL;
+
+	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < AL_ROSTER_BREAKERS; i++)
+	{
+		AlRosterBreaker *breaker = &al_roster->breakers[i];
+
+		if (breaker->database == shown->database && breaker->service_id == shown->service_id)
+		{
+			place = breaker;
+			break;
+		}
+		if (!OidIsValid(breaker->database) && place == NULL)
+			place = breaker;
+	}
+	if (place != NULL)
+	{
+		*place = *shown;
+		if (!shown->open && shown->since == 0)
+			place->database = InvalidOid;
+	}
+	LWLockRelease(al_roster->lock);
+}
+
+/* Reads the breaker of a service. */
+bool
+al_roster_breaker(Oid database, int32 service_id, AlRosterBreaker *out)
+{
+	bool		found = false;
+
+	if (al_roster == NULL)
+		return false;
+	LWLockAcquire(al_roster->lock, LW_SHARED);
+	for (int i = 0; i < AL_ROSTER_BREAKERS && !found; i++)
+	{
+		*out = al_roster->breakers[i];
+		found = out->database == database && out->service_id == service_id;
+	}
+	LWLockRelease(al_roster->lock);
+	return found;
+}
+
 /* Sets the launcher's latch. */
 void
 al_roster_poke_launcher(void)

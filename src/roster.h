@@ -45,6 +45,19 @@ typedef struct AlWorkerSlot
 	pg_atomic_uint64 wake_at;	/* earliest due time announced since the worker last looked */
 } AlWorkerSlot;
 
+/* A breaker as its dispatcher last showed it. */
+typedef struct AlRosterBreaker
+{
+	Oid			database;		/* InvalidOid: the place is free */
+	int32		service_id;
+	bool		open;
+	int			failures;		/* in a row */
+	TimestampTz since;			/* when it last opened; 0: never */
+	TimestampTz probe_at;		/* open: when the next probe may go */
+} AlRosterBreaker;
+
+#define AL_ROSTER_BREAKERS 256
+
 typedef struct AlRoster
 {
 	LWLock	   *lock;			/* over everything but the atomics */
@@ -52,6 +65,7 @@ typedef struct AlRoster
 	Latch	   *launcher_latch;
 	TimestampTz launcher_since;
 	Oid			pokes[AL_ROSTER_POKES]; /* databases that have work and nobody to do it */
+	AlRosterBreaker breakers[AL_ROSTER_BREAKERS];
 	ConditionVariable outcome;	/* broadcast when actions have come to rest */
 	int			n_workers;
 	AlWorkerSlot workers[FLEXIBLE_ARRAY_MEMBER];
@@ -69,6 +83,12 @@ extern void al_roster_request(void);
  * launcher has then been told to start one.
  */
 extern bool al_roster_wake(Oid database, TimestampTz due_at);
+
+/* Show a breaker; a closed one that has never opened gives its place up. */
+extern void al_roster_show_breaker(const AlRosterBreaker *shown);
+
+/* Read the breaker of a service; false when none is shown. */
+extern bool al_roster_breaker(Oid database, int32 service_id, AlRosterBreaker *out);
 
 /* Tell the launcher to look at the list of databases again. */
 extern void al_roster_poke_launcher(void);

@@ -277,7 +277,7 @@ add_recorded(Record *record, AlEndedItem *item, const AlJudgement *judgement)
 		AlLane	   *lane = al_lanes_find(&record->dispatcher->lanes, item->ended.service_id);
 
 		if (lane != NULL)
-			lane->next_due = Min(lane->next_due, judgement->move.next_at);
+			al_lane_expect(lane, judgement->move.next_at);
 	}
 }
 
@@ -331,7 +331,7 @@ al_turn_collect(AlDispatcher *dispatcher)
 		item->ended.finished_at = GetCurrentTimestamp();
 		item->ended.evidence = result->evidence;
 		item->ended.result = result;
-		flight->lane->in_flight--;
+		al_lane_end(flight->lane, &result->evidence);
 		pfree(flight);
 		if (dispatcher->n_ended++ == 0)
 			dispatcher->ended_since = item->ended.finished_at;

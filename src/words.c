@@ -4,10 +4,12 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "pgtime.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "roster.h"
 #include "words.h"
 
 static const char *category_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlTool *tool);
@@ -35,6 +37,8 @@ al_words_advice(const AlStory *story)
 		case AL_STATUS_PREPARED:
 			if (story->step == AL_STEP_BLOCKED)
 				return (AlAdvice) {"blocked", "escalate", "not sent; a person has to mend something"};
+			if (story->breaker_failures > 0)
+				return (AlAdvice) {"service_unavailable", "wait", "not sent yet; the service is unavailable"};
 			if (story->step == AL_STEP_APPROVE)
 				return (AlAdvice) {"awaiting_approval", "approve", "waits for approval"};
 			return (AlAdvice) {"pending", "wait", "not sent yet"};
@@ -48,6 +52,18 @@ al_words_advice(const AlStory *story)
 			return (AlAdvice) {story->error_code ? story->error_code : "failed", "escalate", "did not happen"};
 	}
 	return (AlAdvice) {"unknown_state", "escalate", "unknown state"};
+}
+
+/* Fills in what a story has to say of its service's breaker. */
+void
+al_words_breaker(AlStory *story, int32 service_id)
+{
+	AlRosterBreaker breaker;
+
+	if (!al_roster_breaker(MyDatabaseId, service_id, &breaker) || !breaker.open)
+		return;
+	story->breaker_failures = breaker.failures;
+	story->breaker_until = breaker.probe_at;
 }
 
 /* Tells what happened and what to do next. */
@@ -72,6 +88,10 @@ al_words_observation(const AlStory *story, bool created, bool asked_again)
 			if (story->step == AL_STEP_BLOCKED)
 				return psprintf("%s%s has not been sent: %s. It did not happen. Do not propose it again; a person has to mend this first.",
 								again, subject, story->error_message ? story->error_message : "it is blocked");
+			if (story->breaker_failures > 0)
+				return psprintf("%s%s is queued and not sent: its service failed %d times in a row; the next probe goes at %s. "
+								"Do not propose it again; do something else first, or cancel it with actionledger.cancel(" INT64_FORMAT ").",
+								again, subject, story->breaker_failures, al_words_time(story->breaker_until), story->action_id);
 			if (created)
 				return psprintf("%s is recorded; it is sent after your commit%s. Do not propose it again; call actionledger.wait(" INT64_FORMAT
 								") in a later transaction for the outcome.", subject,

@@ -30,6 +30,8 @@ typedef struct AlStory
 	TimestampTz created_at;
 	TimestampTz next_at;		/* 0: not live */
 	bool		cancelled;		/* a cancel has been asked for */
+	int			breaker_failures;	/* 0: the breaker is closed */
+	TimestampTz breaker_until;	/* when the next probe goes */
 } AlStory;
 
 /* What kind of answer an action's state is, for a caller (interface: envelope). */
@@ -41,6 +43,9 @@ typedef struct AlAdvice
 } AlAdvice;
 
 extern AlAdvice al_words_advice(const AlStory *story);
+
+/* Fill in what a story has to say of its service's breaker. */
+extern void al_words_breaker(AlStory *story, int32 service_id);
 
 /* One or two sentences: what happened, and what to do next; palloc'ed. */
 extern char *al_words_observation(const AlStory *story, bool created, bool asked_again);

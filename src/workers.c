@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
@@ -21,6 +22,7 @@
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(al_sql_workers);
+PG_FUNCTION_INFO_V1(al_sql_breaker);
 
 #define N_COLUMNS 10
 
@@ -65,6 +67,28 @@ al_sql_workers(PG_FUNCTION_ARGS)
 	if (n == 0)
 		put_missing(result);
 	return (Datum) 0;
+}
+
+/* _breaker(service_id): state, failures, since, next_probe_at of a service's breaker */
+Datum
+al_sql_breaker(PG_FUNCTION_ARGS)
+{
+	AlRosterBreaker breaker = {0};
+	TupleDesc	descriptor;
+	Datum		values[4];
+	bool		nulls[4] = {0};
+
+	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	if (!al_roster_breaker(MyDatabaseId, PG_GETARG_INT32(0), &breaker))
+		memset(&breaker, 0, sizeof(breaker));
+	values[0] = CStringGetTextDatum(!breaker.open ? "closed" : breaker.probe_at > GetCurrentTimestamp() ? "open" : "half_open");
+	values[1] = Int32GetDatum(breaker.failures);
+	values[2] = TimestampTzGetDatum(breaker.since);
+	nulls[2] = breaker.since == 0;
+	values[3] = TimestampTzGetDatum(breaker.probe_at);
+	nulls[3] = !breaker.open;
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls));
 }
 
 /* Puts the launcher's row. */

@@ -1,0 +1,57 @@
+/*
+ * breaker.h
+ *		A circuit breaker: leave a failing destination alone for a while.
+ *
+ * Pure C, libc only.  Closed until so many failures in a row; then open for the
+ * cooldown, then half open: one probe, whose end closes or opens it again.
+ * Times are monotonic milliseconds of the caller's.
+ */
+#ifndef AL_BREAKER_H
+#define AL_BREAKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "classify.h"
+
+typedef struct AlBreaker
+{
+	int			failures;		/* in a row */
+	bool		open;
+	bool		probing;		/* open, and a probe is under way */
+	int64_t		probe_at_ms;	/* open: when the next probe may go */
+} AlBreaker;
+
+/* How many of free requests may begin now. */
+extern int	al_breaker_room(const AlBreaker *breaker, int64_t now_ms, int free);
+
+/* A request begins. */
+extern void al_breaker_begin(AlBreaker *breaker);
+
+/* A request has ended.  True when that opened or closed the breaker. */
+extern bool al_breaker_end(AlBreaker *breaker, int threshold, int64_t cooldown_ms, bool failed, int64_t now_ms);
+
+/*
+ * Whether an attempt counts as a failure of the destination: no connection, no
+ * answer, or a 5xx status.  Refusals (4xx) and what went wrong on our side do
+ * not count; neither says anything, which is what *counts tells.
+ */
+extern bool al_breaker_is_failure(const AlEvidence *evidence, bool *counts);
+
+/* Requests a second, at most: a bucket that holds the tokens of one second, at least one. */
+typedef struct AlBucket
+{
+	double		tokens;
+	int64_t		filled_ms;		/* 0: never */
+} AlBucket;
+
+/* Fill up to now, and say how many of free requests may begin; rate <= 0 is no limit. */
+extern int	al_bucket_room(AlBucket *bucket, double rate, int64_t now_ms, int free);
+
+/* n requests have begun. */
+extern void al_bucket_take(AlBucket *bucket, double rate, int n);
+
+/* Milliseconds until one more may begin; 0: now. */
+extern int64_t al_bucket_wait_ms(const AlBucket *bucket, double rate);
+
+#endif							/* AL_BREAKER_H */
