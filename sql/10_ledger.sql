@@ -90,6 +90,15 @@ CREATE TABLE actionledger.tool_grant (
 );
 COMMENT ON TABLE actionledger.tool_grant IS 'Which roles (and their members) may perform which tool';
 
+-- Secrets are no part of a dump: a copy of the ledger does not get them.
+CREATE TABLE actionledger.secret (
+    name    text PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9_.-]+$'),
+    value   text NOT NULL CHECK (value <> ''),
+    set_by  text NOT NULL,
+    set_at  timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE actionledger.secret IS 'Secrets that services refer to as {secret:name} and that are no files of actionledger.secret_directory; written by set_secret, read by the dispatcher only, left out of dumps';
+
 CREATE SEQUENCE actionledger.action_seq;
 COMMENT ON SEQUENCE actionledger.action_seq IS 'Numbers actions';
 

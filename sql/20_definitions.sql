@@ -54,6 +54,11 @@ CREATE VIEW actionledger.tools WITH (security_barrier) AS
       AND (x.looks_after OR EXISTS (SELECT FROM actionledger.tool_grant g WHERE g.tool_id = t.tool_id AND actionledger._may_see(g.role, NULL)));
 COMMENT ON VIEW actionledger.tools IS 'Action types that you may perform or look after; options only for who looks after them';
 
+CREATE FUNCTION actionledger.set_secret(name text, value text)
+    RETURNS text LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_set_secret';
+COMMENT ON FUNCTION actionledger.set_secret(text, text) IS
+    'Set the secret that services refer to as {secret:name}; NULL removes it. It can be written, never read. A file of that name in actionledger.secret_directory comes first. Mind that a literal in a statement reaches the server log and pg_stat_statements: prefer files, or pass it as a parameter';
+
 CREATE VIEW actionledger.services WITH (security_barrier) AS
     SELECT s.name, s.base_url, s.options, s.created_by, s.created_at, s.altered_at
     FROM actionledger.service s
@@ -66,5 +71,5 @@ GRANT SELECT ON actionledger.tools, actionledger.services TO PUBLIC;
 REVOKE ALL ON FUNCTION
     actionledger.create_service(text, text, jsonb, bool), actionledger.alter_service(text, jsonb), actionledger.drop_service(text, bool),
     actionledger.create_tool(text, text, text, text, text, jsonb, jsonb, bool), actionledger.alter_tool(text, jsonb), actionledger.drop_tool(text, bool),
-    actionledger.grant_tool(text, text), actionledger.revoke_tool(text, text)
+    actionledger.grant_tool(text, text), actionledger.revoke_tool(text, text), actionledger.set_secret(text, text)
     FROM PUBLIC;

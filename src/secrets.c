@@ -1,6 +1,6 @@
 /*
  * secrets.c
- *		Secrets from files.
+ *		Secrets from files and from the write-only table.
  */
 #include "postgres.h"
 
@@ -9,12 +9,45 @@
 
 #include "common/base64.h"
 #include "lib/stringinfo.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/pg_list.h"
 #include "storage/fd.h"
+#include "utils/builtins.h"
 
+#include "authority.h"
 #include "secrets.h"
+#include "session.h"
 #include "settings.h"
 
+PG_FUNCTION_INFO_V1(al_set_secret);
+
+static AlStatement select_secret = {
+	"SELECT s.value FROM actionledger.secret s WHERE s.name = $1", 1, {TEXTOID}
+};
+static AlStatement upsert_secret = {
+	"INSERT INTO actionledger.secret (name, value, set_by) VALUES ($1, $2, $3) "
+	"ON CONFLICT (name) DO UPDATE SET value = excluded.value, set_by = excluded.set_by, set_at = now()",
+	3, {TEXTOID, TEXTOID, TEXTOID}
+};
+static AlStatement delete_secret = {
+	"DELETE FROM actionledger.secret s WHERE s.name = $1", 1, {TEXTOID}
+};
+
+/* A secret that this turn has looked up; an empty value stands for none. */
+typedef struct Secret
+{
+	char	   *name;
+	char		value[AL_SECRET_MAX + 1];
+} Secret;
+
+static List *known = NIL;		/* of Secret *, in the turn's memory */
+
 static bool expand(StringInfo out, const char *text, size_t len, char **missing);
+static bool read_file(Secret *secret);
+static void read_row(Secret *secret);
+static void settle(Secret *secret, ssize_t n);
 static bool append_secret(StringInfo out, const char *name, size_t len, char **missing);
 static bool append_basic(StringInfo out, const char *text, size_t len, char **missing);
 static const char *basic_end(const char *text);
@@ -107,41 +140,114 @@ user_end(const char *text, size_t len)
 	return NULL;
 }
 
-/* Appends the content of a secret's file. */
+/* Appends a secret. */
 static bool
 append_secret(StringInfo out, const char *name, size_t len, char **missing)
 {
+	ListCell   *cell;
+	Secret	   *secret;
+
+	*missing = pnstrdup(name, len);
+	foreach(cell, known)
+	{
+		secret = lfirst(cell);
+		if (strcmp(secret->name, *missing) == 0)
+			break;
+	}
+	if (cell == NULL)
+	{
+		secret = palloc0(sizeof(Secret));
+		secret->name = *missing;
+		if (!read_file(secret))
+			read_row(secret);
+		known = lappend(known, secret);
+	}
+	if (secret->value[0] == '\0')
+		return false;
+	appendStringInfoString(out, secret->value);
+	return true;
+}
+
+/* Reads a secret from its file. */
+static bool
+read_file(Secret *secret)
+{
 	char		path[MAXPGPATH];
-	char		content[AL_SECRET_MAX + 1];
 	int			fd;
 	ssize_t		n;
 
-	*missing = pnstrdup(name, len);
 	if (al_secret_directory == NULL || al_secret_directory[0] == '\0' ||
-		len == 0 || (*missing)[0] == '.' || strchr(*missing, '/') != NULL)
+		secret->name[0] == '\0' || secret->name[0] == '.' || strchr(secret->name, '/') != NULL)
 		return false;
-	snprintf(path, sizeof(path), "%s/%s", al_secret_directory, *missing);
+	snprintf(path, sizeof(path), "%s/%s", al_secret_directory, secret->name);
 	fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
 	if (fd < 0)
 		return false;
-	n = read(fd, content, sizeof(content));
+	n = read(fd, secret->value, sizeof(secret->value));
 	CloseTransientFile(fd);
-	if (n > 0 && n <= AL_SECRET_MAX)
+	settle(secret, n);
+	return true;
+}
+
+/* Reads a secret from its row. */
+static void
+read_row(Secret *secret)
+{
+	Datum		value = CStringGetTextDatum(secret->name);
+	char	   *text;
+
+	if (al_statement_run(&select_secret, &value, NULL) == 0)
+		return;
+	text = al_column_text(0, 1);
+	settle(secret, (ssize_t) strlcpy(secret->value, text, sizeof(secret->value)));
+	al_secrets_forget(text);
+}
+
+/* Cuts the line ending off a secret of n bytes, and empties one that no header can hold. */
+static void
+settle(Secret *secret, ssize_t n)
+{
+	if (n > AL_SECRET_MAX)
+		n = 0;
+	while (n > 0 && (secret->value[n - 1] == '\n' || secret->value[n - 1] == '\r'))
+		n--;
+	for (ssize_t i = 0; i < n; i++)
 	{
-		while (n > 0 && (content[n - 1] == '\n' || content[n - 1] == '\r'))
-			n--;
-		for (ssize_t i = 0; i < n; i++)
-		{
-			if ((unsigned char) content[i] < 0x20 || (unsigned char) content[i] > 0x7e)
-				n = -1;
-		}
-		if (n > 0)
-			appendBinaryStringInfo(out, content, (int) n);
+		if ((unsigned char) secret->value[i] < 0x20 || (unsigned char) secret->value[i] > 0x7e)
+			n = 0;
 	}
-	else
-		n = -1;
-	explicit_bzero(content, sizeof(content));
-	return n > 0;
+	explicit_bzero(secret->value + Max(n, 0), sizeof(secret->value) - Max(n, 0));
+}
+
+/* Forgets what the last turn has read. */
+void
+al_secrets_begin_turn(void)
+{
+	known = NIL;
+}
+
+/* set_secret(name, value) */
+Datum
+al_set_secret(PG_FUNCTION_ARGS)
+{
+	char	   *who = al_role_name(GetUserId());
+	AlSession	session;
+	Datum		values[3];
+	uint64		n;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("a secret needs a name"),
+				 errdetail("The name is null."),
+				 errhint("Use the name that stands in {secret:name}.")));
+	values[0] = PG_GETARG_DATUM(0);
+	values[1] = PG_ARGISNULL(1) ? (Datum) 0 : PG_GETARG_DATUM(1);
+	values[2] = CStringGetTextDatum(who);
+	al_session_begin(&session, true);
+	n = al_statement_run(PG_ARGISNULL(1) ? &delete_secret : &upsert_secret, values, NULL);
+	al_session_end(&session);
+	PG_RETURN_TEXT_P(cstring_to_text(!PG_ARGISNULL(1) ? "set" : n > 0 ? "removed" : "there was no such secret"));
 }
 
 /* Appends user:password in base64 (RFC 7617); a user that holds a colon would mean another one. */

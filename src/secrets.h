@@ -13,9 +13,13 @@
  * Replace {secret:name} and {basic:user:password} in one frozen header line.
  * Returns a palloc'ed line, or NULL with the name of the missing or unusable
  * secret in *missing.  Secrets are the files of actionledger.secret_directory,
- * read at every use, without the line ending at their end.
+ * without the line ending at their end, and then the rows of
+ * actionledger.secret; each is read once a turn.  Needs an AlSession.
  */
 extern char *al_secrets_resolve(const char *line, char **missing);
+
+/* Forget what the last turn has read; the memory is the current context's. */
+extern void al_secrets_begin_turn(void);
 
 /* Overwrite and free a line that held a secret. */
 extern void al_secrets_forget(char *line);

@@ -23,6 +23,7 @@
 #include "claim.h"
 #include "gate.h"
 #include "roster.h"
+#include "secrets.h"
 #include "session.h"
 #include "turn.h"
 
@@ -101,6 +102,7 @@ work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded)
 	al_session_begin(&session, false);
 	MemoryContextSwitchTo(dispatcher->turn_context);
 	al_registry_refresh();
+	al_secrets_begin_turn();
 	al_lanes_refresh(&dispatcher->lanes, dispatcher->index, dispatcher->count);
 	*recorded = record(dispatcher);
 	if (dispatcher->may_send && dispatcher->isolate == 0)
