@@ -307,8 +307,8 @@ al_drop_tool(PG_FUNCTION_ARGS)
 	if (live > 0 && !force)
 		ereport(ERROR,
 				(errcode(AL_ERR_IN_USE),
-				 errmsg("tool \"%s\" has " INT64_FORMAT " live actions", name, live),
-				 errdetail("They are prepared, submitted or need reconciliation."),
+				 errmsg_plural("tool \"%s\" has %d live action", "tool \"%s\" has %d live actions", (unsigned long) live, name, (int) live),
+				 errdetail("Live actions are prepared, submitted or need reconciliation."),
 				 errhint("Wait for them or decide them; or pass force => true: what is not sent yet is then blocked, never sent.")));
 	(void) al_statement_run(&drop_tool_row, values, NULL);
 	(void) al_statement_run(&block_live, values, NULL);

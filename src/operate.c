@@ -135,7 +135,7 @@ al_cancel(PG_FUNCTION_ARGS)
 
 			al_judge_move(standing, tool, &decision, standing->cancelled_at, &move);
 			move.error_message = decision.status == AL_STATUS_NEEDS_RECONCILIATION
-				? psprintf("%d %s, outcome unknown; a cancel was asked for, so nothing is sent again", standing->sends,
+				? psprintf("%d %s, outcome unknown; a cancel was asked for", standing->sends,
 						   standing->sends == 1 ? "send" : "sends")
 				: al_words_decision(&decision, standing->sends);
 			al_ledger_move(&move, 1, standing->cancelled_at);

@@ -44,11 +44,14 @@ trap finish EXIT
 # Tell whether TESTS lets the test $1 (a path below test/) run.
 wanted() {
 	local pattern
+	local -a patterns
 
 	if [[ -z ${TESTS:-} ]]; then
 		return 0
 	fi
-	for pattern in $TESTS; do
+	# Not expanded here: sql/ is also the folder of the install script's pieces.
+	read -r -d '' -a patterns <<<"$TESTS" || true
+	for pattern in "${patterns[@]}"; do
 		# shellcheck disable=SC2053
 		if [[ $1 == ${pattern#test/} ]]; then
 			return 0

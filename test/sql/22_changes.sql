@@ -64,9 +64,9 @@ SELECT actionledger.create_tool('ch_pay', 'ch', 'POST /v2/pay/{id}', identity =>
 SELECT test.fails($$SELECT actionledger.perform('ch_pay', '{"id": "A", "amount": 1}')$$);
 
 -- What is blocked can be cancelled, or decided.
-SELECT c.status, c.next_step, message FROM actionledger.actions a, actionledger.cancel(a.action_id, 'no longer wanted') c WHERE identity = 'pay:A';
-SELECT c.status, c.next_step, message FROM actionledger.actions a, actionledger.resolve(a.action_id, 'failed', NULL, 'never sent', 'prepared') c WHERE identity = 'pay:B';
-SELECT c.status, c.next_step, message FROM actionledger.actions a, actionledger.resolve(a.action_id, 'confirmed', '{"external_ref": "P-1"}', 'paid by hand', 'prepared') c WHERE identity = 'pay:C';
+SELECT c.status, c.next_step, replace(message, current_user, '<me>') AS message FROM actionledger.actions a, actionledger.cancel(a.action_id, 'no longer wanted') c WHERE identity = 'pay:A';
+SELECT c.status, c.next_step, replace(message, current_user, '<me>') AS message FROM actionledger.actions a, actionledger.resolve(a.action_id, 'failed', NULL, 'never sent', 'prepared') c WHERE identity = 'pay:B';
+SELECT c.status, c.next_step, replace(message, current_user, '<me>') AS message FROM actionledger.actions a, actionledger.resolve(a.action_id, 'confirmed', '{"external_ref": "P-1"}', 'paid by hand', 'prepared') c WHERE identity = 'pay:C';
 SELECT identity, status, next_step, error_code FROM pg_temp.frozen;
 
 -- A service stays while actions refer to it, also when the tool has moved on:

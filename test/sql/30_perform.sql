@@ -70,7 +70,7 @@ SELECT test.says($$SELECT observation FROM actionledger.perform('pf_refund', '{"
 SELECT count(*) FROM actionledger.action WHERE identity = 'refund:R-2';
 -- When the first one was cancelled or failed, a warning says so.
 SELECT c.message FROM actionledger.actions a, actionledger.cancel(a.action_id) c WHERE identity = 'refund:R-2';
-UPDATE actionledger.action SET action_id = 3001 WHERE identity = 'refund:R-2';
+UPDATE actionledger.action SET action_id = -30, created_at = '2026-01-01 00:00:00+00' WHERE identity = 'refund:R-2';
 SELECT status, created, next_step FROM actionledger.perform('pf_refund', '{"amount": 1, "payment": "pi_4", "refund_id": "R-2"}') \gset
 \echo :status :created :next_step
 SET client_min_messages = error;

@@ -32,7 +32,7 @@ SELECT r.status, next_step, message FROM actionledger.cancel(pg_temp.id('cancel_
 SELECT identity, e ->> 'ok' AS ok, e #>> '{data,status}' AS status, e #>> '{data,next_step}' AS next_step, e #>> '{error,code}' AS code, e #>> '{error,message}' AS message,
        e #>> '{meta,advice}' AS advice, e #>> '{data,external_ref}' AS reference, e #>> '{meta,confirmed_by}' AS confirmed_by, e #>> '{data,attempts}' AS attempts,
        (e #>> '{meta,retry_after_s}')::bigint > 0 AS timed,
-       E'\n    ' || test.plain(e #>> '{meta,observation}') AS observation
+       E'\n    ' || replace(test.plain(e #>> '{meta,observation}'), current_user, '<me>') AS observation
 FROM actionledger.actions, actionledger.result(action_id) e WHERE tool = 'iq_pay' ORDER BY action_id;
 
 -- All keys are always there; ok only for confirmed; error exactly when not ok;

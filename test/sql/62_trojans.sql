@@ -64,7 +64,6 @@ CREATE TEMP TABLE due (action_id bigint);
 CREATE TEMP TABLE tool (name pg_catalog.text);
 CREATE TEMP VIEW ledger AS SELECT mallory.not_null(1) AS namespace;
 CREATE FUNCTION pg_temp.now() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN INSERT INTO mallory.log (what) VALUES ('pg_temp.now'); RETURN pg_catalog.now(); END $$;
-CREATE SCHEMA actionledger; -- there is only one
 \c -
 SET SESSION AUTHORIZATION regress_al_mallory;
 CREATE TEMP TABLE action (action_id bigint);

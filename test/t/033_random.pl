@@ -18,7 +18,8 @@ my $seed = $ENV{SEED} // int(time * 1000) % 1_000_000_000;
 srand($seed);
 note "SEED=$seed RANDOM_SECONDS=$seconds";
 
-my $PER_SECOND = 5;         # actions
+my $PER_SECOND = 6;         # actions
+my $TO_SETTLE = 15;         # of the seconds
 my $LATEST = 2;             # seconds after which the provider executes nothing that it has
 my $FIRES_WITHIN = 30;
 
@@ -155,7 +156,7 @@ sub signal_dispatcher
 my @hat = map { ($_) x $events{$_}[0] } sort keys %events;
 my %happened;
 my $start = time;
-while (time - $start < $seconds * 0.6 || $performed < 50)
+while (time - $start < $seconds - $TO_SETTLE || $performed < 50)
 {
 	perform_some() while $performed < (time - $start) * $PER_SECOND;
 	my $event = $hat[ rand @hat ];
