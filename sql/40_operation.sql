@@ -15,6 +15,12 @@ COMMENT ON FUNCTION actionledger.resolve(bigint, text, jsonb, text, text, bool) 
     'Decide an open action by evidence: outcome confirmed or failed, with a note. LG011 when the status is no longer the expected one; LG012 for failed before the max processing time since the last send is over, unless forced';
 REVOKE ALL ON FUNCTION actionledger.resolve(bigint, text, jsonb, text, text, bool) FROM PUBLIC;
 
+CREATE FUNCTION actionledger.retry(action_id bigint, note text, force bool DEFAULT false)
+    RETURNS actionledger.decided LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_retry';
+COMMENT ON FUNCTION actionledger.retry(bigint, text, bool) IS
+    'Let an action go on at once: a blocked one after what blocked it was mended, or one that waits for its next try. Identity and key stay the same. LG012 when the state machine does not allow a send; an unknown outcome that cannot safely be sent again is never sent by this version, forced or not';
+REVOKE ALL ON FUNCTION actionledger.retry(bigint, text, bool) FROM PUBLIC;
+
 CREATE FUNCTION actionledger.cancel(action_id bigint, note text DEFAULT NULL)
     RETURNS actionledger.decided LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_cancel';
 COMMENT ON FUNCTION actionledger.cancel(bigint, text) IS

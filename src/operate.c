@@ -28,6 +28,7 @@
 
 PG_FUNCTION_INFO_V1(al_resolve);
 PG_FUNCTION_INFO_V1(al_cancel);
+PG_FUNCTION_INFO_V1(al_retry);
 
 static AlStatement lock_action = {
 	"SELECT requested_by, owner FROM actionledger.action WHERE action_id = $1 FOR NO KEY UPDATE", 1, {INT8OID}
@@ -97,6 +98,47 @@ al_resolve(PG_FUNCTION_ARGS)
 	al_wakeup_at_commit(DT_NOBEGIN);
 	return decided_row(fcinfo, action_id, move.status, AL_STEP_NONE,
 					   psprintf("decided: %s, by %s", outcome, who));
+}
+
+/* retry(action_id, note, force) */
+Datum
+al_retry(PG_FUNCTION_ARGS)
+{
+	int64		action_id = needed_action(fcinfo, "retry");
+	char	   *who = al_role_name(GetUserId());
+	Oid			caller = GetUserId();
+	TimestampTz now = GetCurrentTimestamp();
+	AlSession	session;
+	AlStanding *standing;
+	AlDecision	decision;
+	AlMove		move = {0};
+
+	al_session_begin(&session, true);
+	al_registry_refresh();
+	standing = lock_standing(action_id, caller, true);
+	check_expected(standing, NULL);
+	decision = al_judge_due(standing, al_registry_tool_by_id(standing->tool_id), now);
+	if (standing->claimed_by != 0 || (decision.step != AL_STEP_SEND && decision.step != AL_STEP_RESEND))
+		ereport(ERROR,
+				(errcode(AL_ERR_NOT_ALLOWED),
+				 errmsg("action " INT64_FORMAT " cannot be sent now", action_id),
+				 errdetail("%s", standing->claimed_by != 0 ? "It is being sent at this moment."
+						   : "Its outcome is unknown, and neither its type nor an idempotency key makes a second send safe; "
+						   "or its tries are used up."),
+				 errhint("%s", standing->claimed_by != 0 ? "Wait for its answer."
+						 : "Find out at the provider what happened, and decide with actionledger.resolve().")));
+	move.action_id = action_id;
+	move.status = decision.status;
+	move.step = decision.step;
+	move.known = standing->known;
+	move.next_at = now;
+	move.error_code = decision.error_code;
+	al_ledger_move(&move, 1, now);
+	record_event(action_id, "retry", move.status, who, fcinfo, 1, -1);
+	al_session_end(&session);
+	al_wakeup_at_commit(DT_NOBEGIN);
+	return decided_row(fcinfo, action_id, move.status, move.step,
+					   decision.step == AL_STEP_SEND ? "goes out at once, with the same key" : "is sent again at once, with the same key");
 }
 
 /* cancel(action_id, note) */
