@@ -6,7 +6,7 @@ package Fault;
 use strict;
 use warnings;
 use Exporter 'import';
-use Ledger qw(poll pid_of_dispatcher slow_wait_for_start);
+use Ledger qw(poll try_sql slow_wait_for_start);
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep time);
@@ -24,15 +24,22 @@ sub entry
 	return "$point:$mode:@{[ $nth // 1 ]}:x$label";
 }
 
-# Arm entries; returns when the dispatcher that runs has taken them.
+# Arm an entry; returns when the dispatcher that runs has it, or it has fired
+# already because something was under way.
 sub arm
 {
-	my ($node, @entries) = @_;
-	my $plan = join ',', @entries;
-	$node->safe_psql('postgres', "ALTER SYSTEM SET actionledger.fault = '$plan'; SELECT pg_reload_conf();");
-	my $pid = pid_of_dispatcher($node);
-	poll(sub { grep { $_ eq "armed $pid $plan" } journal($node) }, "dispatcher $pid is armed with $plan");
-	return $pid;
+	my ($node, $entry) = @_;
+	defined try_sql($node, "ALTER SYSTEM SET actionledger.fault = '$entry'; SELECT pg_reload_conf();")
+	  || fired($node, $entry)
+	  or die "could not arm $entry";
+	poll(
+		sub {
+			return 1 if fired($node, $entry);
+			my $pid = try_sql($node, "SELECT pid FROM actionledger.workers WHERE worker LIKE 'dispatcher%' AND state = 'running'");
+			return $pid && grep { $_ eq "armed $pid $entry" } journal($node);
+		},
+		"a dispatcher is armed with $entry", 60);
+	return;
 }
 
 # Which processes an entry has fired in.
