@@ -26,7 +26,7 @@ sub new
 {
 	my ($class, %o) = @_;
 	my $provider = start_provider();
-	my $node = start_server(fault => 1, name => 'fault', conf => $o{conf} // '');
+	my $node = start_server(fault => 1, name => 'fault', conf => "recovery_init_sync_method = syncfs\n" . ($o{conf} // ''));
 	refund_service($node, $provider, name => 'keyed', options => '"limits": {"in_flight": 2}');
 	refund_service($node, $provider, name => 'unkeyed', honoured => 0, options => '"limits": {"in_flight": 3}');
 	my %common = (timeout => '5s', attempts => 6, base => '20ms');
