@@ -109,6 +109,7 @@ CREATE TABLE actionledger.action (
     action_id        bigint PRIMARY KEY DEFAULT nextval('actionledger.action_seq'),
     tool_id          int NOT NULL,
     service_id       int NOT NULL,
+    instance         bigint NOT NULL,
     created_at       timestamptz NOT NULL,
     expires_at       timestamptz,
     step             int,
@@ -150,6 +151,7 @@ CREATE TABLE actionledger.action (
     result           jsonb
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE actionledger.action IS 'One row per intended operation: the frozen request, what is known of it and what may happen next';
+COMMENT ON COLUMN actionledger.action.instance IS 'Digest of the cluster and database where it was prepared, or that has taken it over: nobody else sends it';
 COMMENT ON COLUMN actionledger.action.claimed_by IS 'Incarnation of the dispatcher that has an attempt open; its lock, not the clock, tells whether it lives';
 COMMENT ON COLUMN actionledger.action.known IS 'Fold of all attempts';
 COMMENT ON COLUMN actionledger.action.window_ends_at IS 'End of the retry window; starts at the first mark';

@@ -5,7 +5,8 @@
  * The relation cache of a process that is connected to no database knows only
  * a few shared catalogs, and this is none of them.  So its pages are read
  * directly and judged by a snapshot, in the way in which CREATE DATABASE reads
- * another database's pg_class (dbcommands.c, ScanSourceDatabasePgClass).
+ * another database's pg_class (dbcommands.c, ScanSourceDatabasePgClass).  What
+ * is set for a role does not count: it is the database that sends.
  */
 #include "postgres.h"
 
@@ -20,6 +21,8 @@
 #include "catalog/pg_tablespace.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/parsenodes.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
@@ -30,21 +33,81 @@
 
 #include "databases.h"
 
+/* What one row of the catalog says. */
+typedef struct Setting
+{
+	Oid			database;
+	AlDatabaseWish wish;
+} Setting;
+
+static List *scan_settings(void);
 static List *scan_page(Buffer buffer, TupleDesc descriptor, Snapshot snapshot, List *found);
-static bool says_enabled(Datum config);
+static AlDatabaseWish read_wish(Datum config);
 static TupleDesc setting_descriptor(void);
 static BlockNumber setting_blocks(void);
 static Buffer read_setting_block(BlockNumber block);
 
-/* Lists the databases in which dispatchers are wanted. */
-List *
-al_databases_enabled(void)
+/* Sorts the databases for which something is set. */
+void
+al_databases_read(List **on, List **off)
+{
+	ListCell   *cell;
+
+	*on = *off = NIL;
+	foreach(cell, scan_settings())
+	{
+		Setting    *setting = lfirst(cell);
+
+		if (setting->wish == AL_DATABASE_OFF)
+			*off = lappend_oid(*off, setting->database);
+		else if (al_database_connectable(setting->database))
+			*on = lappend_oid(*on, setting->database);
+	}
+}
+
+/* Finds what is set for a database. */
+AlDatabaseWish
+al_database_wish(Oid database)
+{
+	ListCell   *cell;
+
+	foreach(cell, scan_settings())
+	{
+		Setting    *setting = lfirst(cell);
+
+		if (setting->database == database)
+			return setting->wish;
+	}
+	return AL_DATABASE_UNSET;
+}
+
+/* Lets the launcher find this database. */
+void
+al_database_enable(void)
+{
+	VariableSetStmt *statement;
+	A_Const    *value;
+
+	if (al_database_wish(MyDatabaseId) != AL_DATABASE_UNSET)
+		return;
+	value = makeNode(A_Const);
+	value->val.sval.type = T_String;
+	value->val.sval.sval = pstrdup("on");
+	value->location = -1;
+	statement = makeNode(VariableSetStmt);
+	statement->kind = VAR_SET_VALUE;
+	statement->name = pstrdup("actionledger.enabled");
+	statement->args = list_make1(value);
+	AlterSetting(MyDatabaseId, InvalidOid, statement);
+}
+
+/* Lists the databases for which something is set. */
+static List *
+scan_settings(void)
 {
 	Snapshot	snapshot;
 	TupleDesc	descriptor = setting_descriptor();
 	List	   *found = NIL;
-	List	   *usable = NIL;
-	ListCell   *cell;
 	BlockNumber n_blocks;
 
 	LockRelationOid(DbRoleSettingRelationId, AccessShareLock);
@@ -61,13 +124,7 @@ al_databases_enabled(void)
 	}
 	UnregisterSnapshot(snapshot);
 	UnlockRelationOid(DbRoleSettingRelationId, AccessShareLock);
-
-	foreach(cell, found)
-	{
-		if (al_database_connectable(lfirst_oid(cell)))
-			usable = lappend_oid(usable, lfirst_oid(cell));
-	}
-	return usable;
+	return found;
 }
 
 /* Tells whether a database exists and accepts connections. */
@@ -91,7 +148,7 @@ al_database_connectable(Oid database)
 	return connectable;
 }
 
-/* Adds the databases whose rows on a page say that they are enabled. */
+/* Adds what the rows on a page say of databases. */
 static List *
 scan_page(Buffer buffer, TupleDesc descriptor, Snapshot snapshot, List *found)
 {
@@ -107,6 +164,7 @@ scan_page(Buffer buffer, TupleDesc descriptor, Snapshot snapshot, List *found)
 		HeapTupleData tuple;
 		Datum		values[Natts_pg_db_role_setting];
 		bool		nulls[Natts_pg_db_role_setting];
+		Setting		setting;
 
 		if (!ItemIdIsNormal(item))
 			continue;
@@ -118,37 +176,42 @@ scan_page(Buffer buffer, TupleDesc descriptor, Snapshot snapshot, List *found)
 			continue;
 		heap_deform_tuple(&tuple, descriptor, values, nulls);
 		if (!OidIsValid(DatumGetObjectId(values[Anum_pg_db_role_setting_setrole - 1])) &&
-			!nulls[Anum_pg_db_role_setting_setconfig - 1] &&
-			says_enabled(values[Anum_pg_db_role_setting_setconfig - 1]))
-			found = lappend_oid(found, DatumGetObjectId(values[Anum_pg_db_role_setting_setdatabase - 1]));
+			!nulls[Anum_pg_db_role_setting_setconfig - 1])
+		{
+			setting.database = DatumGetObjectId(values[Anum_pg_db_role_setting_setdatabase - 1]);
+			setting.wish = read_wish(values[Anum_pg_db_role_setting_setconfig - 1]);
+			if (setting.wish != AL_DATABASE_UNSET)
+				found = lappend(found, memcpy(palloc(sizeof(Setting)), &setting, sizeof(Setting)));
+		}
 	}
 	return found;
 }
 
 /*
- * Tells whether a list of settings turns dispatchers on.  A list so long that
- * it is stored out of line cannot be read here: that database gets a worker,
- * which sees its own setting and leaves if it is off.
+ * Reads what a list of settings says.  A list so long that it is stored out of
+ * line cannot be read here: that database gets a worker, which sees its own
+ * setting and leaves if it is off.
  */
-static bool
-says_enabled(Datum config)
+static AlDatabaseWish
+read_wish(Datum config)
 {
 	static const char name[] = "actionledger.enabled=";
 	Datum	   *elements;
 	int			n;
-	bool		enabled = false;
+	bool		enabled;
+	AlDatabaseWish wish = AL_DATABASE_UNSET;
 
 	if (VARATT_IS_EXTERNAL(DatumGetPointer(config)))
-		return true;
+		return AL_DATABASE_UNREADABLE;
 	deconstruct_array(DatumGetArrayTypeP(config), TEXTOID, -1, false, TYPALIGN_INT, &elements, NULL, &n);
 	for (int i = 0; i < n; i++)
 	{
 		char	   *setting = TextDatumGetCString(elements[i]);
 
-		if (strncmp(setting, name, strlen(name)) == 0)
-			(void) parse_bool(setting + strlen(name), &enabled);
+		if (strncmp(setting, name, strlen(name)) == 0 && parse_bool(setting + strlen(name), &enabled))
+			wish = enabled ? AL_DATABASE_ON : AL_DATABASE_OFF;
 	}
-	return enabled;
+	return wish;
 }
 
 /* Describes the rows of pg_db_role_setting; an oid is laid out as an int4. */

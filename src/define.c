@@ -9,19 +9,19 @@
 #include "postgres.h"
 
 #include "catalog/pg_authid.h"
-#include "catalog/pg_db_role_setting.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "nodes/makefuncs.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
 
 #include "authority.h"
+#include "databases.h"
 #include "definition.h"
 #include "errors.h"
+#include "fence.h"
 #include "registry.h"
 #include "render.h"
 #include "roster.h"
@@ -124,8 +124,6 @@ static char *write_tool(const char *name, const char *service, const char *reque
 static void check_tool(AlTool *tool);
 static void check_tools_of_service(const char *service);
 static char *readiness(const char *name);
-static void enable_database(void);
-static Node *make_string_const(char *value);
 static int32 find_tool(const char *name);
 static AL_NORETURN void no_such_service(const char *name);
 
@@ -154,7 +152,8 @@ al_create_service(PG_FUNCTION_ARGS)
 	CommandCounterIncrement();
 	al_registry_refresh();
 	check_tools_of_service(name);
-	enable_database();
+	al_fence_settle();
+	al_database_enable();
 	al_session_end(&session);
 	al_wakeup_at_commit(GetCurrentTimestamp());
 	PG_RETURN_TEXT_P(cstring_to_text("ready"));
@@ -468,33 +467,6 @@ readiness(const char *name)
 	if (tool->def->type == AL_TYPE_IRREVERSIBLE)
 		return "ready; an unknown outcome is never sent again and waits for a person: irreversible";
 	return "ready; an unknown outcome is never sent again and waits for a person: no idempotency declared";
-}
-
-/* Lets the launcher find this database: ALTER DATABASE … SET actionledger.enabled = on. */
-static void
-enable_database(void)
-{
-	VariableSetStmt *statement;
-
-	if (al_enabled)
-		return;
-	statement = makeNode(VariableSetStmt);
-	statement->kind = VAR_SET_VALUE;
-	statement->name = "actionledger.enabled";
-	statement->args = list_make1(make_string_const("on"));
-	AlterSetting(MyDatabaseId, InvalidOid, statement);
-}
-
-/* Makes the parse node of a string. */
-static Node *
-make_string_const(char *value)
-{
-	A_Const    *node = makeNode(A_Const);
-
-	node->val.sval.type = T_String;
-	node->val.sval.sval = value;
-	node->location = -1;
-	return (Node *) node;
 }
 
 /* Finds and locks a tool's row, leaving it as the result row. */

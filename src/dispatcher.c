@@ -14,23 +14,21 @@
 #include <unistd.h>
 
 #include "access/xact.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
-#include "replication/syncrep.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/pmsignal.h"
 #include "storage/procsignal.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "databases.h"
 #include "dispatcher.h"
 #include "fence.h"
 #include "gate.h"
@@ -45,25 +43,27 @@
 #define RECORD_AFTER_US 2000	/* or so long after the first of them ended */
 #define SPARE_DESCRIPTORS 200	/* for PostgreSQL's own files */
 #define MOST_REQUESTS 10000
-#define REFUSAL_PAUSE_MS 2000	/* between looks at whether sending is allowed again */
+#define HANDOVER_MS 10000		/* for others to notice that what they claim is ours by now */
 
 static AlDispatcher dispatcher;
 
 static void connect_database(AlWorkerSlot *slot);
 static void override_settings(void);
 static bool begin_life(AlWorkerSlot *slot);
-static void queue_orphans(void);
+static const char *nothing_to_do(void);
+static bool queue_orphans(void);
 static void loop(AlWorkerSlot *slot);
 static WaitEventSet *create_events(void);
 static void set_state(AlWorkerSlot *slot, AlWorkerState state, const char *detail);
-static void check_permission_to_send(AlWorkerSlot *slot, TimestampTz now);
-static void take_announcements(AlWorkerSlot *slot, TimestampTz now);
+static void look_around(AlWorkerSlot *slot, TimestampTz now);
+static void look(AlWorkerSlot *slot, TimestampTz now);
+static void refuse_or_not(AlWorkerSlot *slot);
+static bool take_announcements(AlWorkerSlot *slot);
 static bool turn_is_due(TimestampTz now);
 static long sleep_ms(TimestampTz now, TimestampTz next_scan);
 static void drain(void);
 static void end_life(void);
 static int	most_requests(void);
-static bool extension_is_here(void);
 static void on_sigterm(SIGNAL_ARGS);
 static void on_sigint(SIGNAL_ARGS);
 static void on_dispatcher_exit(int code, Datum arg);
@@ -164,38 +164,78 @@ static bool
 begin_life(AlWorkerSlot *slot)
 {
 	AlSession	session;
+	const char *nothing;
 	char	   *fenced;
 	char		name[64];
 
 	StartTransactionCommand();
-	if (!extension_is_here() || !al_enabled)
+	dispatcher.ledger = al_ledger_relation();
+	nothing = nothing_to_do();
+	if (nothing != NULL)
 	{
 		CommitTransactionCommand();
 		LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
-		slot->no_extension = true;
-		strlcpy(slot->detail, "the database has no extension actionledger, or actionledger.enabled is off", AL_ROSTER_DETAIL);
+		slot->nothing_here = true;
+		strlcpy(slot->detail, nothing, AL_ROSTER_DETAIL);
 		LWLockRelease(al_roster->lock);
 		return false;
 	}
 	al_session_begin(&session, false);
+	al_database_enable();
 	do
 		dispatcher.incarnation = al_ledger_next_incarnation();
 	while (!al_incarnation_hold(dispatcher.incarnation));
 	snprintf(name, sizeof(name), "dispatcher %d", dispatcher.index);
 	al_ledger_record_incarnation(dispatcher.incarnation, name);
 	fenced = al_fence_check(&dispatcher.namespace_id);
-	queue_orphans();
+	dispatcher.orphans_at = queue_orphans() ? 0 : TimestampTzPlusMilliseconds(GetCurrentTimestamp(), HANDOVER_MS);
 	al_session_end(&session);
 	set_state(slot, fenced ? AL_WORKER_FENCED : AL_WORKER_RUNNING, fenced);
-	CommitTransactionCommand();
+	al_turn_commit(&dispatcher);
 	return true;
 }
 
-/* Queues the attempts of dead incarnations as lost: their outcomes are unknown. */
-static void
+/*
+ * Says why no dispatcher is needed in this database; NULL when one is.  Without
+ * a service there is nothing to send; and a dump that is being restored is left
+ * alone until its own services are there.
+ */
+static const char *
+nothing_to_do(void)
+{
+	AlSession	session;
+	int32	   *services;
+	int			n;
+
+	if (!al_ledger_hold(dispatcher.ledger))
+		return "the database has no extension actionledger";
+	switch (al_database_wish(MyDatabaseId))
+	{
+		case AL_DATABASE_OFF:
+			return "actionledger.enabled is off for this database";
+		case AL_DATABASE_UNREADABLE:
+			if (!al_enabled)
+				return "actionledger.enabled is off for this database";
+			break;
+		case AL_DATABASE_ON:
+		case AL_DATABASE_UNSET:
+			break;
+	}
+	al_session_begin(&session, false);
+	n = al_ledger_services(0, 1, &services);
+	al_session_end(&session);
+	return n == 0 ? "no service has been created here" : NULL;
+}
+
+/*
+ * Queues the attempts of dead incarnations as lost: their outcomes are unknown.
+ * True when a living one still has attempts that are ours once it ends.
+ */
+static bool
 queue_orphans(void)
 {
 	AlStanding *standings;
+	bool		others = false;
 	int			n = al_ledger_claimed(dispatcher.incarnation, dispatcher.index, dispatcher.count, &standings);
 	int64		asked = 0;
 	bool		alive = false;
@@ -205,12 +245,15 @@ queue_orphans(void)
 		if (standings[i].claimed_by != asked)
 			alive = al_incarnation_is_alive(standings[i].claimed_by);
 		asked = standings[i].claimed_by;
-		if (!alive)
+		if (alive)
+			others = true;
+		else
 			al_turn_queue(&dispatcher, &standings[i], standings[i].attempts, AL_END_WORKER_LOST);
 	}
 	if (dispatcher.n_ended > 0)
 		ereport(LOG,
 				(errmsg("actionledger: %d attempts of an earlier dispatcher have no recorded outcome", dispatcher.n_ended)));
+	return others;
 }
 
 /* The loop over latch, sockets and deadlines. */
@@ -220,10 +263,11 @@ loop(AlWorkerSlot *slot)
 	WaitEventSet *events = create_events();
 	TimestampTz next_scan = 0;
 
-	while (!ShutdownRequestPending)
+	while (!ShutdownRequestPending && !dispatcher.gone)
 	{
 		TimestampTz now;
 		WaitEvent	event;
+		bool		announced;
 
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
@@ -237,21 +281,17 @@ loop(AlWorkerSlot *slot)
 			next_scan = 0;		/* the interval may be another one */
 		}
 		now = GetCurrentTimestamp();
-		check_permission_to_send(slot, now);
-		take_announcements(slot, now);
-		if (now >= next_scan)
+		announced = take_announcements(slot);
+		if (now >= next_scan || (announced && slot->state == AL_WORKER_FENCED))
 		{
 			al_lanes_rescan(&dispatcher.lanes);
-			next_scan = TimestampTzPlusMilliseconds(now, al_poll_interval);
-			/* DROP EXTENSION leaves nothing to record in. */
-			StartTransactionCommand();
-			if (!extension_is_here())
-				ShutdownRequestPending = true;
-			CommitTransactionCommand();
-			if (ShutdownRequestPending)
-				break;
 			dispatcher.lanes.generation = 0;
+			next_scan = TimestampTzPlusMilliseconds(now, al_poll_interval);
+			look_around(slot, now);
+			if (dispatcher.gone)
+				break;
 		}
+		refuse_or_not(slot);
 		if (turn_is_due(now))
 			al_turn_run(&dispatcher);
 		al_wire_run(dispatcher.wire);
@@ -284,6 +324,9 @@ create_events(void)
 static void
 set_state(AlWorkerSlot *slot, AlWorkerState state, const char *detail)
 {
+	if (state == AL_WORKER_REFUSING && slot->state != AL_WORKER_REFUSING)
+		ereport(LOG,
+				(errmsg("actionledger sends nothing for the time being: %s", detail)));
 	if (state == AL_WORKER_FENCED && slot->state != AL_WORKER_FENCED)
 		ereport(WARNING,
 				(errmsg("actionledger sends nothing from this database: it looks like a copy"),
@@ -297,43 +340,91 @@ set_state(AlWorkerSlot *slot, AlWorkerState state, const char *detail)
 	dispatcher.may_send = (state == AL_WORKER_RUNNING);
 }
 
-/* Looks now and then whether sending is allowed, and again allowed. */
+/*
+ * Looks at what no wake-up tells of; what fails, as when somebody has locked a
+ * table, is looked at again the next time.
+ */
 static void
-check_permission_to_send(AlWorkerSlot *slot, TimestampTz now)
+look_around(AlWorkerSlot *slot, TimestampTz now)
 {
-	static TimestampTz next_look = 0;
-	const char *refusal = al_gate_refusal();
+	dispatcher.in_turn = true;
+	PG_TRY();
+	{
+		look(slot, now);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(dispatcher.turn_context);
+		EmitErrorReport();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		MemoryContextSwitchTo(TopMemoryContext);
+	}
+	PG_END_TRY();
+	dispatcher.in_turn = false;
+	QueryCancelPending = false;
+}
+
+/*
+ * Looks whether the ledger is still there, whether this is its home, whether
+ * its tables are durable, and what others have left.
+ */
+static void
+look(AlWorkerSlot *slot, TimestampTz now)
+{
 	AlSession	session;
 	char	   *fenced;
+	char	   *refusal;
+	bool		resumed;
 
+	StartTransactionCommand();
+	if (!al_ledger_hold(dispatcher.ledger))
+	{
+		dispatcher.gone = true;
+		CommitTransactionCommand();
+		return;
+	}
+	al_session_begin(&session, false);
+	fenced = al_fence_check(&dispatcher.namespace_id);
+	resumed = fenced == NULL && slot->state == AL_WORKER_FENCED;
+	if (fenced != NULL && slot->state != AL_WORKER_FENCED)
+		set_state(slot, AL_WORKER_FENCED, fenced);
+	if (resumed)
+		set_state(slot, AL_WORKER_RUNNING, NULL);
+	if (dispatcher.n_ended == 0 && (resumed || now >= dispatcher.orphans_at))
+		dispatcher.orphans_at = queue_orphans() ? now : DT_NOEND;
+	refusal = al_gate_table_refusal();
+	strlcpy(dispatcher.table_refusal, refusal ? refusal : "", sizeof(dispatcher.table_refusal));
+	al_session_end(&session);
+	al_turn_commit(&dispatcher);
+}
+
+/* Stops and resumes sending as the settings of the server and the ledger's tables allow it. */
+static void
+refuse_or_not(AlWorkerSlot *slot)
+{
+	const char *refusal = al_gate_refusal();
+
+	if (refusal == NULL && dispatcher.table_refusal[0] != '\0')
+		refusal = dispatcher.table_refusal;
 	if (slot->state == AL_WORKER_RUNNING && refusal != NULL)
 		set_state(slot, AL_WORKER_REFUSING, refusal);
 	else if (slot->state == AL_WORKER_REFUSING && refusal == NULL)
 		set_state(slot, AL_WORKER_RUNNING, NULL);
-	else if (slot->state == AL_WORKER_FENCED && now >= next_look)
-	{
-		next_look = TimestampTzPlusMilliseconds(now, REFUSAL_PAUSE_MS);
-		StartTransactionCommand();
-		al_session_begin(&session, false);
-		fenced = al_fence_check(&dispatcher.namespace_id);
-		al_session_end(&session);
-		if (fenced == NULL)
-			set_state(slot, AL_WORKER_RUNNING, NULL);
-		CommitTransactionCommand();
-	}
 }
 
-/* Moves the watermarks back to what backends have announced since the last look. */
-static void
-take_announcements(AlWorkerSlot *slot, TimestampTz now)
+/* Moves the watermarks back to what backends have announced since the last look; whether anything was. */
+static bool
+take_announcements(AlWorkerSlot *slot)
 {
 	int64		due_at = (int64) pg_atomic_exchange_u64(&slot->wake_at, (uint64) AL_WAKE_NEVER);
 
 	if (due_at == AL_WAKE_NEVER)
-		return;
+		return false;
 	al_lanes_announce(&dispatcher.lanes, due_at);
 	/* A new service may be what was announced: its lane comes with the turn. */
 	dispatcher.lanes.generation = 0;
+	return true;
 }
 
 /* Tells whether a turn is worth its transaction now. */
@@ -382,7 +473,7 @@ drain(void)
 	int			tries = 0;
 
 	dispatcher.may_send = false;
-	while (al_wire_in_flight(dispatcher.wire) > 0 && GetCurrentTimestamp() < end)
+	while (al_wire_in_flight(dispatcher.wire) > 0 && !dispatcher.gone && GetCurrentTimestamp() < end)
 	{
 		long		wire = al_wire_timeout_ms(dispatcher.wire);
 		long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), end);
@@ -395,7 +486,7 @@ drain(void)
 	al_wire_abort_all(dispatcher.wire);
 	al_turn_collect(&dispatcher);
 	/* What cannot be recorded now is found by the next incarnation. */
-	while (dispatcher.n_ended > 0 && tries++ < 100)
+	while (dispatcher.n_ended > 0 && !dispatcher.gone && tries++ < 100)
 		al_turn_run(&dispatcher);
 }
 
@@ -406,13 +497,13 @@ end_life(void)
 	AlSession	session;
 
 	StartTransactionCommand();
-	if (extension_is_here())
+	if (!dispatcher.gone && al_ledger_hold(dispatcher.ledger))
 	{
 		al_session_begin(&session, false);
 		al_ledger_end_incarnation(dispatcher.incarnation);
 		al_session_end(&session);
 	}
-	CommitTransactionCommand();
+	al_turn_commit(&dispatcher);
 }
 
 /* Raises the limit of descriptors, and says how many requests that allows. */
@@ -434,22 +525,9 @@ most_requests(void)
 	return (int) Max(10, Min(MOST_REQUESTS, (int64) limit.rlim_cur - max_files_per_process - SPARE_DESCRIPTORS));
 }
 
-/* Tells whether the extension is installed, and still the one that this process began with. */
-static bool
-extension_is_here(void)
-{
-	static Oid	first = InvalidOid;
-	Oid			namespace_id = get_namespace_oid("actionledger", true);
-
-	if (!OidIsValid(first))
-		first = namespace_id;
-	return OidIsValid(namespace_id) && namespace_id == first &&
-		OidIsValid(get_relname_relid("action", namespace_id));
-}
-
 /*
  * Asks for an orderly end.  A commit that waits for a synchronous standby would
- * not notice; it is cut short as in any backend, and the gate then keeps
+ * not notice; the wait is cut short as in any backend, and the gate then keeps
  * everything unsent.
  */
 static void
@@ -458,7 +536,7 @@ on_sigterm(SIGNAL_ARGS)
 	int			save_errno = errno;
 
 	ShutdownRequestPending = true;
-	if (dispatcher.in_turn && SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0')
+	if (dispatcher.in_commit)
 	{
 		InterruptPending = true;
 		ProcDiePending = true;

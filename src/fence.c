@@ -2,6 +2,11 @@
  * fence.c
  *		Recognising that this is a copy.
  *
+ * The ledger has a home, the cluster and database that may send.  Besides, each
+ * action carries its instance, a digest of the place where it was prepared:
+ * rows that arrive before the row of the ledger does, or without it (a restored
+ * dump, a logical subscription), are claimed by nobody.
+ *
  * Device numbers and machine ids are not compared: they change on ordinary
  * reboots, and a false alarm stops a business.
  */
@@ -11,12 +16,14 @@
 
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
+#include "common/hashfn.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "authority.h"
+#include "databases.h"
 #include "errors.h"
 #include "fence.h"
 #include "session.h"
@@ -25,25 +32,30 @@
 PG_FUNCTION_INFO_V1(al_resume_dispatch);
 
 static AlStatement select_home = {
-	"SELECT system_id, database_id::bigint, timeline, control_inode, namespace FROM actionledger.ledger FOR UPDATE", 0, {0}
+	"SELECT system_id, database_id::bigint, timeline, control_inode, namespace FROM actionledger.ledger", 0, {0}
 };
 static AlStatement update_home = {
 	"UPDATE actionledger.ledger SET system_id = $1, database_id = $2::oid, timeline = $3, control_inode = $4",
 	4, {TEXTOID, INT8OID, INT4OID, INT8OID}
 };
+static AlStatement settle_home = {
+	"UPDATE actionledger.ledger SET system_id = $1, database_id = $2::oid, timeline = $3, control_inode = $4 WHERE system_id IS NULL",
+	4, {TEXTOID, INT8OID, INT4OID, INT8OID}
+};
 static AlStatement abandon_inherited = {
-	"WITH live AS (SELECT a.action_id FROM actionledger.due d JOIN actionledger.action a USING (action_id) FOR UPDATE OF a), "
+	"WITH live AS (SELECT a.action_id FROM actionledger.due d JOIN actionledger.action a USING (action_id) WHERE a.instance <> $3 FOR UPDATE OF a), "
 	"ended AS (UPDATE actionledger.action a SET status = 'failed', next_step = 'none', claimed_by = NULL, finished_at = clock_timestamp(), "
 	"  error_code = 'inherited', error_message = 'inherited by a copy of the database; never sent from here' "
 	"  FROM live WHERE a.action_id = live.action_id RETURNING a.action_id), "
 	"gone AS (DELETE FROM actionledger.due d USING ended e WHERE d.action_id = e.action_id) "
 	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note) SELECT action_id, 'inherited', 'failed', $1, $2 FROM ended",
-	2, {TEXTOID, TEXTOID}
+	3, {TEXTOID, TEXTOID, INT8OID}
 };
-static AlStatement note_successor = {
-	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note) "
-	"SELECT a.action_id, 'successor', a.status, $1, $2 FROM actionledger.due d JOIN actionledger.action a USING (action_id)",
-	2, {TEXTOID, TEXTOID}
+static AlStatement adopt_inherited = {
+	"WITH live AS (SELECT a.action_id FROM actionledger.due d JOIN actionledger.action a USING (action_id) WHERE a.instance <> $3 FOR UPDATE OF a), "
+	"adopted AS (UPDATE actionledger.action a SET instance = $3 FROM live WHERE a.action_id = live.action_id RETURNING a.action_id, a.status) "
+	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note) SELECT action_id, 'successor', status, $1, $2 FROM adopted",
+	3, {TEXTOID, TEXTOID, INT8OID}
 };
 
 typedef struct Home
@@ -55,7 +67,7 @@ typedef struct Home
 } Home;
 
 static Home home_here(void);
-static void write_home(const Home *home);
+static void write_home(AlStatement *statement, const Home *home);
 
 /* Compares this cluster with the ledger's home. */
 char *
@@ -71,7 +83,7 @@ al_fence_check(pg_uuid_t *namespace_id)
 	system_id = al_column_text(0, 1);
 	if (system_id == NULL)
 	{
-		write_home(&here);
+		write_home(&settle_home, &here);
 		return NULL;
 	}
 	if (strcmp(system_id, here.system_id) != 0)
@@ -87,6 +99,35 @@ al_fence_check(pg_uuid_t *namespace_id)
 	return NULL;
 }
 
+/* Makes this the ledger's home, when it has none. */
+void
+al_fence_settle(void)
+{
+	Home		here = home_here();
+
+	write_home(&settle_home, &here);
+}
+
+/* Digests the place where this is. */
+int64
+al_fence_instance(void)
+{
+	static bool known = false;
+	static int64 instance;
+
+	if (!known)
+	{
+		Home		here = home_here();
+		char	   *text = psprintf("%s/" INT64_FORMAT "/%d/" INT64_FORMAT, here.system_id, here.database_id,
+									here.timeline, here.control_inode);
+
+		instance = (int64) hash_bytes_extended((const unsigned char *) text, (int) strlen(text), 0);
+		pfree(text);
+		known = true;
+	}
+	return instance;
+}
+
 /* resume_dispatch(mode, reason) */
 Datum
 al_resume_dispatch(PG_FUNCTION_ARGS)
@@ -95,7 +136,7 @@ al_resume_dispatch(PG_FUNCTION_ARGS)
 	char	   *who = al_role_name(GetUserId());
 	Home		here = home_here();
 	bool		copy = strcmp(mode, "copy") == 0;
-	Datum		values[2] = {CStringGetTextDatum(who), PG_GETARG_DATUM(1)};
+	Datum		values[3] = {CStringGetTextDatum(who), PG_GETARG_DATUM(1), Int64GetDatum(al_fence_instance())};
 	AlSession	session;
 
 	if (!copy && strcmp(mode, "successor") != 0)
@@ -106,8 +147,9 @@ al_resume_dispatch(PG_FUNCTION_ARGS)
 				 errhint("Say 'successor' when this database takes over and the other one will never send again; "
 						 "'copy' when the other one goes on: everything inherited is then abandoned here.")));
 	al_session_begin(&session, true);
-	(void) al_statement_run(copy ? &abandon_inherited : &note_successor, values, NULL);
-	write_home(&here);
+	(void) al_statement_run(copy ? &abandon_inherited : &adopt_inherited, values, NULL);
+	write_home(&update_home, &here);
+	al_database_enable();
 	al_session_end(&session);
 	al_wakeup_at_commit(GetCurrentTimestamp());
 	PG_RETURN_TEXT_P(cstring_to_text(copy ? "inherited actions are abandoned; new ones are sent from here"
@@ -127,14 +169,14 @@ home_here(void)
 	return here;
 }
 
-/* Makes a cluster the ledger's home. */
+/* Makes a cluster the ledger's home, by a statement with its four parts. */
 static void
-write_home(const Home *home)
+write_home(AlStatement *statement, const Home *home)
 {
 	Datum		values[4] = {
 		CStringGetTextDatum(home->system_id), Int64GetDatum(home->database_id),
 		Int32GetDatum(home->timeline), Int64GetDatum(home->control_inode)
 	};
 
-	(void) al_statement_run(&update_home, values, NULL);
+	(void) al_statement_run(statement, values, NULL);
 }

@@ -17,4 +17,13 @@
  */
 extern char *al_fence_check(pg_uuid_t *namespace_id);
 
+/* Make this the ledger's home when it has none yet.  Needs an AlSession. */
+extern void al_fence_settle(void);
+
+/*
+ * The instance that this is: a digest of what al_fence_check() compares, which
+ * actions carry that are prepared here.
+ */
+extern int64 al_fence_instance(void);
+
 #endif							/* AL_FENCE_H */

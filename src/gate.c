@@ -6,17 +6,21 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "replication/syncrep.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/lwlock.h"
 #include "storage/spin.h"
+#include "utils/lsyscache.h"
 
 #include "gate.h"
 #include "settings.h"
 
 static int	standbys_past(XLogRecPtr position);
+static const char *unlogged_table(void);
 
 /* Tells whether a committed mark is known to be replicated as promised. */
 bool
@@ -40,6 +44,34 @@ al_gate_refusal(void)
 {
 	if (!enableFsync)
 		return "fsync is off: a mark would not survive a crash";
+	if (al_min_sync_standbys > 0 && standbys_past(1) < al_min_sync_standbys)
+		return "fewer standbys are streaming than actionledger.min_sync_standbys asks for";
+	return NULL;
+}
+
+/* Says which of the ledger's tables forbids any sending. */
+char *
+al_gate_table_refusal(void)
+{
+	const char *table = unlogged_table();
+
+	return table ? psprintf("table actionledger.%s is unlogged: it would be empty after a crash", table) : NULL;
+}
+
+/* Finds a table that a mark or an outcome is written to, and that is not logged. */
+static const char *
+unlogged_table(void)
+{
+	static const char *const tables[] = {"action", "due", "attempt", "event", "incarnation", "ledger"};
+	Oid			namespace_id = get_namespace_oid("actionledger", true);
+
+	for (int i = 0; i < lengthof(tables); i++)
+	{
+		Oid			table = OidIsValid(namespace_id) ? get_relname_relid(tables[i], namespace_id) : InvalidOid;
+
+		if (OidIsValid(table) && get_rel_persistence(table) != RELPERSISTENCE_PERMANENT)
+			return tables[i];
+	}
 	return NULL;
 }
 

@@ -20,4 +20,10 @@ extern bool al_gate_is_open(XLogRecPtr commit_end);
 /* NULL, or why this server must not send at all (fsync off, …); static text. */
 extern const char *al_gate_refusal(void);
 
+/*
+ * Why the ledger's tables forbid any sending, palloc'ed, or NULL: an unlogged
+ * table does not survive a crash.  Needs a transaction.
+ */
+extern char *al_gate_table_refusal(void);
+
 #endif							/* AL_GATE_H */

@@ -4,8 +4,8 @@
  *		running, with a growing pause after each failure.
  *
  * It is connected to no database.  A database is found through its setting
- * actionledger.enabled, or because a session there has announced work and
- * found nobody to do it.
+ * actionledger.enabled, or because a session there has announced work, found
+ * nobody to do it, and nothing is set.
  */
 #include "postgres.h"
 
@@ -33,14 +33,20 @@
 #define BACKOFF_LAST_MS 60000
 #define STABLE_MS 60000			/* a worker that ran so long starts with a clean slate */
 #define STARTING_LIMIT_MS 60000
+#define NO_ROOM_LOG_MS 600000
+
+/* What became of the workers that this process has started, by slot; NULL for none. */
+static BackgroundWorkerHandle **handles;
 
 static List *list_wanted(void);
-static List *take_pokes(List *wanted);
+static List *take_pokes(List *on, List *off);
 static void staff_database(Oid database);
 static AlWorkerSlot *find_slot(Oid database, int index);
 static void start_worker(AlWorkerSlot *slot);
 static void dismiss_unwanted(List *wanted);
 static void settle_ended(void);
+static bool never_began(int slot, TimestampTz now);
+static void complain_of_room(void);
 static long next_wait_ms(void);
 static void on_launcher_exit(int code, Datum arg);
 
@@ -83,6 +89,7 @@ al_launcher_main(Datum arg)
 	al_roster->launcher_since = GetCurrentTimestamp();
 	LWLockRelease(al_roster->lock);
 
+	handles = MemoryContextAllocZero(TopMemoryContext, al_roster->n_workers * sizeof(BackgroundWorkerHandle *));
 	turn_context = AllocSetContextCreate(TopMemoryContext, "actionledger launcher turn", ALLOCSET_DEFAULT_SIZES);
 	while (!ShutdownRequestPending)
 	{
@@ -107,7 +114,8 @@ al_launcher_main(Datum arg)
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 next_wait_ms(), PG_WAIT_EXTENSION);
 	}
-	proc_exit(0);
+	/* A background worker that ends with 0 is never started again. */
+	proc_exit(1);
 }
 
 /* Lists the databases that want dispatchers; lives in the caller's context. */
@@ -115,41 +123,56 @@ static List *
 list_wanted(void)
 {
 	MemoryContext caller = CurrentMemoryContext;
+	List	   *on;
+	List	   *off;
 	List	   *wanted;
+	ListCell   *cell;
 
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
 	MemoryContextSwitchTo(caller);
-	wanted = take_pokes(al_databases_enabled());
+	al_databases_read(&on, &off);
+	wanted = take_pokes(on, off);
+	LWLockAcquire(al_roster->lock, LW_SHARED);
+	foreach(cell, wanted)
+	{
+		if (al_roster_is_held(lfirst_oid(cell)))
+			wanted = foreach_delete_current(wanted, cell);
+	}
+	LWLockRelease(al_roster->lock);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(caller);
 	return wanted;
 }
 
 /*
- * Adds databases in which work was announced and nobody is there to do it.  An
- * announcement is done with where the setting says the same: from then on the
- * setting decides, so that turning it off is enough.
+ * Adds databases in which work was announced and nobody is there to do it.
+ * Where something is set, that alone decides.  An announcement that changes
+ * nothing is kept for the length of a poll, so that the next one is no news.
  */
 static List *
-take_pokes(List *wanted)
+take_pokes(List *on, List *off)
 {
-	Oid			pokes[AL_ROSTER_POKES];
+	List	   *wanted = list_copy(on);
+	AlPoke		pokes[AL_ROSTER_POKES];
+	TimestampTz now = GetCurrentTimestamp();
 
 	LWLockAcquire(al_roster->lock, LW_SHARED);
 	memcpy(pokes, al_roster->pokes, sizeof(pokes));
 	LWLockRelease(al_roster->lock);
 	for (int i = 0; i < AL_ROSTER_POKES; i++)
 	{
-		if (!OidIsValid(pokes[i]))
+		Oid			database = pokes[i].database;
+
+		if (!OidIsValid(database))
 			continue;
-		if (!list_member_oid(wanted, pokes[i]) && al_database_connectable(pokes[i]))
-			wanted = lappend_oid(wanted, pokes[i]);
-		else
+		if (!list_member_oid(on, database) && !list_member_oid(off, database) && al_database_connectable(database))
+			wanted = lappend_oid(wanted, database);
+		else if (TimestampDifferenceExceeds(pokes[i].at, now, LAUNCHER_POLL_MS))
 		{
 			LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
-			if (al_roster->pokes[i] == pokes[i])
-				al_roster->pokes[i] = InvalidOid;
+			if (al_roster->pokes[i].database == database)
+				al_roster->pokes[i].database = InvalidOid;
 			LWLockRelease(al_roster->lock);
 		}
 	}
@@ -166,15 +189,28 @@ staff_database(Oid database)
 
 		if (slot == NULL)
 		{
-			ereport(LOG,
-					(errmsg("actionledger has no room for another dispatcher"),
-					 errhint("Raise actionledger.max_workers and restart the server.")));
+			complain_of_room();
 			return;
 		}
 		if ((slot->state == AL_WORKER_BACKOFF || slot->state == AL_WORKER_MISSING) &&
 			slot->start_at <= GetCurrentTimestamp())
 			start_worker(slot);
 	}
+}
+
+/* Says, now and then, that a database goes without dispatchers. */
+static void
+complain_of_room(void)
+{
+	static TimestampTz said_at = 0;
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (said_at != 0 && !TimestampDifferenceExceeds(said_at, now, NO_ROOM_LOG_MS))
+		return;
+	said_at = now;
+	ereport(LOG,
+			(errmsg("actionledger has no room for another dispatcher"),
+			 errhint("Raise actionledger.max_workers and restart the server.")));
 }
 
 /* Finds the slot of a dispatcher, or takes a free one for it. */
@@ -209,7 +245,7 @@ find_slot(Oid database, int index)
 		spare->failures = 0;
 		spare->restarts = -1;
 		spare->in_flight = 0;
-		spare->no_extension = false;
+		spare->nothing_here = false;
 		spare->detail[0] = '\0';
 		pg_atomic_write_u64(&spare->wake_at, AL_WAKE_NEVER);
 	}
@@ -227,28 +263,40 @@ start_worker(AlWorkerSlot *slot)
 		.bgw_restart_time = BGW_NEVER_RESTART,
 		.bgw_notify_pid = MyProcPid
 	};
-	BackgroundWorkerHandle *handle;
+	int			number = (int) (slot - al_roster->workers);
+	bool		again = slot->state == AL_WORKER_MISSING;
+	MemoryContext old;
+	bool		registered;
 
 	snprintf(worker.bgw_name, BGW_MAXLEN, "actionledger dispatcher %d of database %u", slot->index, slot->database);
 	strlcpy(worker.bgw_type, "actionledger dispatcher", BGW_MAXLEN);
 	strlcpy(worker.bgw_library_name, "actionledger", BGW_MAXLEN);
 	strlcpy(worker.bgw_function_name, "al_dispatcher_main", BGW_MAXLEN);
-	worker.bgw_main_arg = Int32GetDatum((int32) (slot - al_roster->workers));
+	worker.bgw_main_arg = Int32GetDatum(number);
 
 	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	if (al_roster_is_held(slot->database))
+	{
+		LWLockRelease(al_roster->lock);
+		return;
+	}
 	slot->state = AL_WORKER_STARTING;
 	slot->since = GetCurrentTimestamp();
 	slot->restarts++;
 	LWLockRelease(al_roster->lock);
 
-	if (RegisterDynamicBackgroundWorker(&worker, &handle))
-	{
-		pfree(handle);
+	if (handles[number] != NULL)
+		pfree(handles[number]);
+	handles[number] = NULL;
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	registered = RegisterDynamicBackgroundWorker(&worker, &handles[number]);
+	MemoryContextSwitchTo(old);
+	if (registered)
 		return;
-	}
-	ereport(LOG,
-			(errmsg("actionledger could not start a dispatcher: no background worker slot is free"),
-			 errhint("Raise max_worker_processes and restart the server.")));
+	if (!again)
+		ereport(LOG,
+				(errmsg("actionledger could not start a dispatcher: no background worker slot is free"),
+				 errhint("Raise max_worker_processes and restart the server.")));
 	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
 	slot->state = AL_WORKER_MISSING;
 	slot->restarts--;
@@ -287,18 +335,17 @@ settle_ended(void)
 	for (int i = 0; i < al_roster->n_workers; i++)
 	{
 		AlWorkerSlot *slot = &al_roster->workers[i];
-		bool		lost = slot->state == AL_WORKER_STARTING && slot->pid == 0 &&
-			TimestampDifferenceExceeds(slot->since, now, STARTING_LIMIT_MS);
+		bool		lost = slot->state == AL_WORKER_STARTING && slot->pid == 0 && never_began(i, now);
 		bool		ended = slot->state == AL_WORKER_BACKOFF && slot->start_at == DT_NOEND;
 		int			exponent;
 
 		if (!lost && !ended)
 			continue;
-		if (slot->no_extension)
+		if (slot->nothing_here)
 		{
 			for (int p = 0; p < AL_ROSTER_POKES; p++)
-				if (al_roster->pokes[p] == slot->database)
-					al_roster->pokes[p] = InvalidOid;
+				if (al_roster->pokes[p].database == slot->database)
+					al_roster->pokes[p].database = InvalidOid;
 		}
 		if (TimestampDifferenceExceeds(slot->since, now, STABLE_MS))
 			slot->failures = 0;
@@ -308,6 +355,17 @@ settle_ended(void)
 		slot->start_at = TimestampTzPlusMilliseconds(now, Min(BACKOFF_FIRST_MS << exponent, BACKOFF_LAST_MS));
 	}
 	LWLockRelease(al_roster->lock);
+}
+
+/* Tells whether a worker that is starting up has died before it could enter the roster. */
+static bool
+never_began(int slot, TimestampTz now)
+{
+	pid_t		pid;
+
+	if (handles[slot] == NULL)	/* started by an earlier launcher */
+		return TimestampDifferenceExceeds(al_roster->workers[slot].since, now, STARTING_LIMIT_MS);
+	return GetBackgroundWorkerPid(handles[slot], &pid) == BGWH_STOPPED;
 }
 
 /* Computes how long to sleep: until the next start that is due, or the poll. */

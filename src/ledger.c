@@ -13,6 +13,7 @@
 #include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -21,6 +22,7 @@
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 
+#include "fence.h"
 #include "ledger.h"
 #include "session.h"
 
@@ -38,10 +40,10 @@ static AlStatement pick_due = {
 	"      FROM unnest($1::int[], $2::int[], $3::timestamptz[], $4::bigint[], $6::int[]) AS s(service_id, free, mark_at, mark_id, priority), "
 	"      LATERAL (SELECT x.action_id, x.next_at FROM actionledger.due x JOIN actionledger.action y USING (action_id) "
 	"               WHERE x.service_id = s.service_id AND x.priority = s.priority AND (x.next_at, x.action_id) > (s.mark_at, s.mark_id) "
-	"                 AND x.next_at <= $5 AND y.claimed_by IS NULL AND y.next_step IN ('send', 'resend', 'wait') "
+	"                 AND x.next_at <= $5 AND y.claimed_by IS NULL AND y.instance = $7 AND y.next_step IN ('send', 'resend', 'wait') "
 	"               ORDER BY x.next_at, x.action_id LIMIT s.free FOR NO KEY UPDATE OF y SKIP LOCKED) d) p "
 	"JOIN actionledger.action a ON a.action_id = p.action_id",
-	6, {INT4ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID, INT4ARRAYOID}
+	7, {INT4ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID, INT4ARRAYOID, INT8OID}
 };
 static AlStatement next_due = {
 	"SELECT s.n::int, d.next_at "
@@ -113,8 +115,8 @@ static AlStatement end_incarnation = {
 };
 static AlStatement claimed_by_others = {
 	"SELECT " STANDING_COLUMNS " FROM actionledger.due d JOIN actionledger.action a USING (action_id) "
-	"WHERE a.claimed_by IS NOT NULL AND a.claimed_by <> $1 AND d.service_id % $3 = $2 ORDER BY a.action_id",
-	3, {INT8OID, INT4OID, INT4OID}
+	"WHERE a.claimed_by IS NOT NULL AND a.claimed_by <> $1 AND a.instance = $4 AND d.service_id % $3 = $2 ORDER BY a.action_id",
+	4, {INT8OID, INT4OID, INT4OID, INT8OID}
 };
 static AlStatement list_services = {
 	"SELECT service_id FROM actionledger.service WHERE service_id % $2 = $1 ORDER BY 1", 2, {INT4OID, INT4OID}
@@ -163,7 +165,7 @@ al_ledger_pick(const AlLot *lots, int n_lots, TimestampTz now, AlDueAction **act
 	Column		mark_at = column_create(TIMESTAMPTZOID, n_lots);
 	Column		mark_id = column_create(INT8OID, n_lots);
 	Column		priority = column_create(INT4OID, n_lots);
-	Datum		values[6];
+	Datum		values[7];
 	int			n;
 
 	for (int i = 0; i < n_lots; i++)
@@ -180,6 +182,7 @@ al_ledger_pick(const AlLot *lots, int n_lots, TimestampTz now, AlDueAction **act
 	values[3] = column_array(&mark_id);
 	values[4] = TimestampTzGetDatum(now);
 	values[5] = column_array(&priority);
+	values[6] = Int64GetDatum(al_fence_instance());
 	n = (int) al_statement_run(&pick_due, values, NULL);
 
 	*actions = palloc0(Max(n, 1) * sizeof(AlDueAction));
@@ -453,6 +456,25 @@ al_ledger_event(const AlEvent *events, int n, int64 incarnation)
 	(void) al_statement_run(&insert_events, values, NULL);
 }
 
+/* Finds the table that the ledger stands or falls with. */
+Oid
+al_ledger_relation(void)
+{
+	Oid			namespace_id = get_namespace_oid("actionledger", true);
+
+	return OidIsValid(namespace_id) ? get_relname_relid("action", namespace_id) : InvalidOid;
+}
+
+/* Keeps the ledger from being dropped until the transaction ends. */
+bool
+al_ledger_hold(Oid relation)
+{
+	if (!OidIsValid(relation))
+		return false;
+	LockRelationOid(relation, RowExclusiveLock);
+	return al_ledger_relation() == relation;
+}
+
 /* Takes a number for a dispatcher that starts. */
 int64
 al_ledger_next_incarnation(void)
@@ -483,7 +505,7 @@ al_ledger_end_incarnation(int64 incarnation)
 int
 al_ledger_claimed(int64 except, int index, int count, AlStanding **standings)
 {
-	Datum		values[3] = {Int64GetDatum(except), Int32GetDatum(index), Int32GetDatum(count)};
+	Datum		values[4] = {Int64GetDatum(except), Int32GetDatum(index), Int32GetDatum(count), Int64GetDatum(al_fence_instance())};
 	int			n = (int) al_statement_run(&claimed_by_others, values, NULL);
 
 	*standings = palloc(Max(n, 1) * sizeof(AlStanding));

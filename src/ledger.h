@@ -144,6 +144,15 @@ extern void al_ledger_close(const AlClosing *closings, int n);
 /* Append events in the dispatcher's name. */
 extern void al_ledger_event(const AlEvent *events, int n, int64 incarnation);
 
+/* The relation of this database's ledger, InvalidOid when there is none. */
+extern Oid	al_ledger_relation(void);
+
+/*
+ * Lock that relation until the end of the transaction; false when it is not the
+ * ledger any more: the extension was dropped, and perhaps created anew.
+ */
+extern bool al_ledger_hold(Oid relation);
+
 /* Take a number for a dispatcher that starts, and record it. */
 extern int64 al_ledger_next_incarnation(void);
 extern void al_ledger_record_incarnation(int64 incarnation, const char *worker);

@@ -9,6 +9,7 @@
 
 #include "launcher.h"
 #include "registry.h"
+#include "release.h"
 #include "roster.h"
 #include "settings.h"
 #include "wakeup.h"
@@ -27,6 +28,7 @@ _PG_init(void)
 	if (process_shared_preload_libraries_in_progress)
 	{
 		al_roster_request();
+		al_release_install();
 		al_launcher_register();
 	}
 }

@@ -20,10 +20,12 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
+#include "databases.h"
 #include "errors.h"
 #include "prepare.h"
 #include "roster.h"
 #include "session.h"
+#include "settings.h"
 #include "validate.h"
 
 PG_FUNCTION_INFO_V1(al_perform);
@@ -44,6 +46,7 @@ static Datum performed_row(FunctionCallInfo fcinfo, const AlPrepared *prepared);
 static void warn_of_repeat(const AlPrepared *prepared);
 static void warn_of_repeats(const BulkItem *items, int n);
 static void warn_if_nobody_sends(void);
+static const char *why_nobody_sends(void);
 static BulkItem *read_items(FunctionCallInfo fcinfo, const AlTool *tool, const AlProposal *common, bool skip, int *n);
 static void attempt_item(const AlTool *tool, BulkItem *item, void (*step) (const AlTool *, BulkItem *), bool skip);
 static void name_item(void *number);
@@ -208,30 +211,57 @@ static void
 warn_if_nobody_sends(void)
 {
 	static bool warned = false;
-	bool		running = false;
+	const char *why = why_nobody_sends();
 
-	if (al_roster != NULL)
-	{
-		LWLockAcquire(al_roster->lock, LW_SHARED);
-		running = al_roster->launcher_pid != 0;
-		for (int i = 0; i < al_roster->n_workers; i++)
-		{
-			if (al_roster->workers[i].database == MyDatabaseId && al_roster->workers[i].state == AL_WORKER_MISSING)
-				running = false;
-		}
-		LWLockRelease(al_roster->lock);
-	}
-	if (running)
+	if (why == NULL)
 		warned = false;
 	else if (!warned)
 	{
 		warned = true;
 		ereport(WARNING,
 				(errmsg("the action is recorded, and nobody is there to send it"),
-				 errdetail("%s", al_roster == NULL ? "The library actionledger is not in shared_preload_libraries."
-						   : "No launcher or dispatcher of actionledger is running."),
+				 errdetail("%s", why),
 				 errhint("See the view actionledger.workers; what is recorded is sent when that is mended.")));
 	}
+}
+
+/* Says why nobody sends from this database, NULL when somebody does or is about to. */
+static const char *
+why_nobody_sends(void)
+{
+	const char *why = NULL;
+	bool		here = false;
+	bool		room = false;
+	bool		missing = false;
+	bool		launcher;
+
+	if (al_roster == NULL)
+		return "The library actionledger is not in shared_preload_libraries.";
+	LWLockAcquire(al_roster->lock, LW_SHARED);
+	launcher = al_roster->launcher_pid != 0;
+	for (int i = 0; i < al_roster->n_workers; i++)
+	{
+		const AlWorkerSlot *worker = &al_roster->workers[i];
+
+		room = room || worker->state == AL_WORKER_FREE;
+		if (worker->state == AL_WORKER_FREE || worker->database != MyDatabaseId)
+			continue;
+		here = true;
+		missing = missing || worker->state == AL_WORKER_MISSING;
+		if (worker->state == AL_WORKER_FENCED)
+			why = "The database looks like a copy, from which nothing is sent until an operator decides.";
+	}
+	LWLockRelease(al_roster->lock);
+	if (why != NULL)
+		return why;
+	if (!launcher || missing)
+		return "No launcher or dispatcher of actionledger is running.";
+	if (!here && !room)
+		return "actionledger.max_workers dispatchers are running, in other databases.";
+	/* What this session has may be older than what is set. */
+	if (!here && !al_enabled && al_database_wish(MyDatabaseId) != AL_DATABASE_ON)
+		return "actionledger.enabled is off for this database.";
+	return NULL;
 }
 
 /* Reads the items of perform_many. */

@@ -23,6 +23,7 @@
 #include "authority.h"
 #include "canonical.h"
 #include "errors.h"
+#include "fence.h"
 #include "prepare.h"
 #include "render.h"
 #include "roster.h"
@@ -37,11 +38,11 @@
 
 static AlStatement insert_action = {
 	"INSERT INTO actionledger.action (action_id, tool_id, service_id, status, next_step, args_hash, idempotency_key, identity, "
-	"requested_by, session_by, actor, method, url, headers, body, args, run_id, step, summary, target, owner, meta, expires_at, created_at, key_place) "
-	"VALUES ($1, $2, $3, 'prepared', 'send', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23) "
+	"requested_by, session_by, actor, method, url, headers, body, args, run_id, step, summary, target, owner, meta, expires_at, created_at, key_place, instance) "
+	"VALUES ($1, $2, $3, 'prepared', 'send', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24) "
 	"ON CONFLICT (service_id, identity) DO NOTHING",
-	23, {INT8OID, INT4OID, INT4OID, BYTEAOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID,
-		JSONBOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID}
+	24, {INT8OID, INT4OID, INT4OID, BYTEAOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID,
+		JSONBOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, INT8OID}
 };
 static AlStatement insert_due = {
 	"INSERT INTO actionledger.due (action_id, service_id, next_at, priority) VALUES ($1, $2, $3, $4)",
@@ -192,8 +193,8 @@ insert(const AlTool *tool, const AlProposal *proposal, const char *identity, con
 	bytea	   *hash_value = palloc(VARHDRSZ + AL_HASH_LEN);
 	bytea	   *body = NULL;
 	char	   *key_place = al_registry_key_place(tool);
-	char		nulls[24] = "                       ";
-	Datum		values[23];
+	char		nulls[25] = "                        ";
+	Datum		values[24];
 
 	if (expires_at == 0 && tool->def->expires_after_ms > 0)
 		expires_at = TimestampTzPlusMilliseconds(now, tool->def->expires_after_ms);
@@ -231,6 +232,7 @@ insert(const AlTool *tool, const AlProposal *proposal, const char *identity, con
 	SET(20, expires_at != 0, TimestampTzGetDatum(expires_at));
 	SET(21, true, TimestampTzGetDatum(now));
 	SET_TEXT(22, key_place);
+	SET(23, true, Int64GetDatum(al_fence_instance()));
 #undef SET_TEXT
 #undef SET
 	if (!insert_waiting(values, nulls, identity))

@@ -4,9 +4,13 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "storage/procarray.h"
 #include "storage/shmem.h"
+#include "utils/timestamp.h"
 
 #include "roster.h"
 #include "settings.h"
@@ -35,6 +39,7 @@ bool
 al_roster_wake(Oid database, TimestampTz due_at)
 {
 	bool		running = false;
+	bool		news = false;
 
 	if (al_roster == NULL)
 		return false;
@@ -63,24 +68,31 @@ al_roster_wake(Oid database, TimestampTz due_at)
 		AlWorkerSlot *worker = &al_roster->workers[i];
 
 		/* The extension may be here now. */
-		if (worker->database == database && worker->no_extension && worker->state == AL_WORKER_BACKOFF)
+		if (worker->database == database && worker->nothing_here && worker->state == AL_WORKER_BACKOFF)
 		{
-			worker->no_extension = false;
+			worker->nothing_here = false;
 			worker->start_at = 0;
+			news = true;
 		}
 	}
+	/* An entry that is there has been told: a pool of sessions must not keep the launcher busy. */
 	for (int i = 0; i < AL_ROSTER_POKES; i++)
 	{
-		if (al_roster->pokes[i] == database)
+		AlPoke	   *poke = &al_roster->pokes[i];
+
+		if (poke->database == database)
 			break;
-		if (!OidIsValid(al_roster->pokes[i]))
+		if (!OidIsValid(poke->database))
 		{
-			al_roster->pokes[i] = database;
+			poke->database = database;
+			poke->at = GetCurrentTimestamp();
+			news = true;
 			break;
 		}
 	}
 	LWLockRelease(al_roster->lock);
-	al_roster_poke_launcher();
+	if (news)
+		al_roster_poke_launcher();
 	return false;
 }
 
@@ -128,6 +140,79 @@ al_roster_breaker(Oid database, int32 service_id, AlRosterBreaker *out)
 	}
 	LWLockRelease(al_roster->lock);
 	return found;
+}
+
+/* Keeps workers away from a database. */
+bool
+al_roster_hold(Oid database)
+{
+	bool		held = false;
+
+	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < AL_ROSTER_HOLDS && !held; i++)
+	{
+		AlHold	   *hold = &al_roster->holds[i];
+
+		if (hold->holder != 0 && BackendPidGetProc(hold->holder) != NULL)
+			continue;
+		hold->database = database;
+		hold->holder = MyProcPid;
+		held = true;
+	}
+	LWLockRelease(al_roster->lock);
+	return held;
+}
+
+/* Lets workers come back. */
+void
+al_roster_unhold(Oid database)
+{
+	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < AL_ROSTER_HOLDS; i++)
+	{
+		AlHold	   *hold = &al_roster->holds[i];
+
+		if (hold->holder == MyProcPid && hold->database == database)
+			hold->holder = 0;
+	}
+	LWLockRelease(al_roster->lock);
+	al_roster_poke_launcher();
+}
+
+/* Tells whether workers are kept away from a database. */
+bool
+al_roster_is_held(Oid database)
+{
+	for (int i = 0; i < AL_ROSTER_HOLDS; i++)
+	{
+		AlHold	   *hold = &al_roster->holds[i];
+
+		if (hold->holder != 0 && hold->database == database && BackendPidGetProc(hold->holder) != NULL)
+			return true;
+	}
+	return false;
+}
+
+/* Ends the dispatchers of a database. */
+int
+al_roster_dismiss(Oid database)
+{
+	int			n = 0;
+
+	LWLockAcquire(al_roster->lock, LW_SHARED);
+	for (int i = 0; i < al_roster->n_workers; i++)
+	{
+		AlWorkerSlot *worker = &al_roster->workers[i];
+
+		if (worker->state == AL_WORKER_FREE || worker->database != database)
+			continue;
+		if (worker->pid != 0)
+			kill(worker->pid, SIGTERM);
+		if (worker->pid != 0 || worker->state == AL_WORKER_STARTING)
+			n++;
+	}
+	LWLockRelease(al_roster->lock);
+	return n;
 }
 
 /* Sets the launcher's latch. */

@@ -14,6 +14,7 @@
 
 #define AL_ROSTER_DETAIL 160
 #define AL_ROSTER_POKES 32
+#define AL_ROSTER_HOLDS 8
 #define AL_WAKE_NEVER PG_INT64_MAX
 
 typedef enum AlWorkerState
@@ -40,7 +41,7 @@ typedef struct AlWorkerSlot
 	int			failures;		/* in a row, for the backoff */
 	int			restarts;
 	int			in_flight;
-	bool		no_extension;	/* it found none in its database */
+	bool		nothing_here;	/* it found no extension, or no service, in its database */
 	char		detail[AL_ROSTER_DETAIL];
 	pg_atomic_uint64 wake_at;	/* earliest due time announced since the worker last looked */
 } AlWorkerSlot;
@@ -58,14 +59,29 @@ typedef struct AlRosterBreaker
 
 #define AL_ROSTER_BREAKERS 256
 
+/* A database that has work and nobody to do it. */
+typedef struct AlPoke
+{
+	Oid			database;		/* invalid: a free entry */
+	TimestampTz at;
+} AlPoke;
+
+/* A database that a process wants to have for itself for a while. */
+typedef struct AlHold
+{
+	Oid			database;
+	pid_t		holder;			/* 0: a free entry */
+} AlHold;
+
 typedef struct AlRoster
 {
 	LWLock	   *lock;			/* over everything but the atomics */
 	pid_t		launcher_pid;
 	Latch	   *launcher_latch;
 	TimestampTz launcher_since;
-	Oid			pokes[AL_ROSTER_POKES]; /* databases that have work and nobody to do it */
 	AlRosterBreaker breakers[AL_ROSTER_BREAKERS];
+	AlPoke		pokes[AL_ROSTER_POKES];
+	AlHold		holds[AL_ROSTER_HOLDS];
 	ConditionVariable outcome;	/* broadcast when actions have come to rest */
 	int			n_workers;
 	AlWorkerSlot workers[FLEXIBLE_ARRAY_MEMBER];
@@ -92,5 +108,21 @@ extern bool al_roster_breaker(Oid database, int32 service_id, AlRosterBreaker *o
 
 /* Tell the launcher to look at the list of databases again. */
 extern void al_roster_poke_launcher(void);
+
+/*
+ * Keep the launcher from starting workers for a database, as long as this
+ * process lives and has not taken it back.  False when there is no room.
+ */
+extern bool al_roster_hold(Oid database);
+extern void al_roster_unhold(Oid database);
+
+/* Whether a live process holds a database; the caller has the lock. */
+extern bool al_roster_is_held(Oid database);
+
+/*
+ * Ask the running dispatchers of a database to end; how many there still are,
+ * those included that are about to start.
+ */
+extern int	al_roster_dismiss(Oid database);
 
 #endif							/* AL_ROSTER_H */

@@ -13,9 +13,11 @@
 #include "catalog/pg_authid.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "postmaster/interrupt.h"
 #include "storage/condition_variable.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -46,7 +48,7 @@ typedef struct Record
 	List	   *recorded;
 } Record;
 
-static void work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded);
+static pg_noinline void work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded);
 static void leave(AlDispatcher *dispatcher);
 static List *record(AlDispatcher *dispatcher);
 static void record_init(Record *record, AlDispatcher *dispatcher, int most);
@@ -99,20 +101,40 @@ work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded)
 	AlSession	session;
 
 	StartTransactionCommand();
+	if (!al_ledger_hold(dispatcher->ledger))
+	{
+		dispatcher->gone = true;
+		CommitTransactionCommand();
+		MemoryContextSwitchTo(TopMemoryContext);
+		return;
+	}
 	al_session_begin(&session, false);
 	MemoryContextSwitchTo(dispatcher->turn_context);
 	al_registry_refresh();
 	al_secrets_begin_turn();
 	al_lanes_refresh(&dispatcher->lanes, dispatcher->index, dispatcher->count);
 	*recorded = record(dispatcher);
-	if (dispatcher->may_send && dispatcher->isolate == 0)
+	if (dispatcher->may_send && dispatcher->isolate == 0 && !ShutdownRequestPending)
 		al_claim_take(dispatcher, claim);
 	al_session_end(&session);
 	if (*recorded != NIL)
 		AL_FAULT_ERROR("outcome_before_commit");
-	CommitTransactionCommand();
-	MemoryContextSwitchTo(TopMemoryContext);
+	al_turn_commit(dispatcher);
 	pgstat_report_stat(false);
+}
+
+/* Commits. */
+void
+al_turn_commit(AlDispatcher *dispatcher)
+{
+	dispatcher->in_commit = true;
+	if (ShutdownRequestPending && synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH)
+		SetConfigOption("synchronous_commit", "local", PGC_SUSET, PGC_S_OVERRIDE);
+	CommitTransactionCommand();
+	dispatcher->in_commit = false;
+	if (ShutdownRequestPending)
+		ProcDiePending = false; /* it was meant for the wait */
+	MemoryContextSwitchTo(TopMemoryContext);
 }
 
 /* Ends a turn; a cancellation that came too late for its transaction is void. */
@@ -120,6 +142,9 @@ static void
 leave(AlDispatcher *dispatcher)
 {
 	dispatcher->in_turn = false;
+	dispatcher->in_commit = false;
+	if (ShutdownRequestPending)
+		ProcDiePending = false;
 	QueryCancelPending = false;
 }
 

@@ -62,12 +62,24 @@ typedef struct AlDispatcher
 	bool		may_send;		/* not fenced, not refusing, not stopping */
 	int			isolate;		/* record so many singly: a batch has failed */
 	TimestampTz retry_at;		/* after an error: no turn before */
+	TimestampTz orphans_at;		/* when to look for orphans again */
+	Oid			ledger;			/* relation of the ledger that this life belongs to */
+	char		table_refusal[160]; /* why its tables forbid any sending; empty: they do not */
+	bool		gone;			/* it has been dropped: there is nothing to record in */
 	volatile bool in_turn;		/* a transaction is open; read by signal handlers */
+	volatile bool in_commit;	/* which is being committed */
 	MemoryContext turn_context;
 } AlDispatcher;
 
 /* Run a turn; an error in it is reported, and what had ended stays in the queue. */
 extern void al_turn_run(AlDispatcher *dispatcher);
+
+/*
+ * Commit the transaction.  A wait for a synchronous standby ends when the
+ * process is told to stop; from then on it is not waited for, since nothing is
+ * sent any more.
+ */
+extern void al_turn_commit(AlDispatcher *dispatcher);
 
 /* Take what the wire has finished into the queue. */
 extern void al_turn_collect(AlDispatcher *dispatcher);

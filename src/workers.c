@@ -34,8 +34,9 @@ static void put_row(ReturnSetInfo *result, const char *worker, const char *state
 					Datum services, const AlWorkerSlot *slot, const char *detail, const char *what_to_do);
 static void put_launcher(ReturnSetInfo *result);
 static void put_missing(ReturnSetInfo *result);
+static bool has_room(void);
 static void put_dispatcher(ReturnSetInfo *result, const AlWorkerSlot *slot);
-static const char *remedy(AlWorkerState state);
+static const char *remedy(const AlWorkerSlot *slot);
 static Datum service_names(int index);
 
 /* _workers() */
@@ -121,7 +122,12 @@ put_missing(ReturnSetInfo *result)
 	const char *detail = "the launcher has not started it yet";
 	const char *what_to_do = NULL;
 
-	if (!al_enabled && ArrayGetNItems(ARR_NDIM(DatumGetArrayTypeP(services)), ARR_DIMS(DatumGetArrayTypeP(services))) == 0)
+	if (!has_room())
+	{
+		detail = "actionledger.max_workers dispatchers are running, in other databases";
+		what_to_do = "ALTER SYSTEM SET actionledger.max_workers = 32; -- or more, then restart the server";
+	}
+	else if (!al_enabled && ArrayGetNItems(ARR_NDIM(DatumGetArrayTypeP(services)), ARR_DIMS(DatumGetArrayTypeP(services))) == 0)
 	{
 		detail = "no service has been created here";
 		what_to_do = "SELECT actionledger.create_service('name', 'https://api.example.com');";
@@ -133,6 +139,19 @@ put_missing(ReturnSetInfo *result)
 							  quote_identifier(get_database_name(MyDatabaseId)));
 	}
 	put_row(result, "dispatcher 0", "missing", 0, 0, services, NULL, detail, what_to_do);
+}
+
+/* Tells whether one more dispatcher could be started. */
+static bool
+has_room(void)
+{
+	bool		room = false;
+
+	LWLockAcquire(al_roster->lock, LW_SHARED);
+	for (int i = 0; i < al_roster->n_workers; i++)
+		room = room || al_roster->workers[i].state == AL_WORKER_FREE;
+	LWLockRelease(al_roster->lock);
+	return room;
 }
 
 /* Puts a dispatcher's row. */
@@ -152,20 +171,24 @@ put_dispatcher(ReturnSetInfo *result, const AlWorkerSlot *slot)
 
 	snprintf(name, sizeof(name), "dispatcher %d", slot->index);
 	put_row(result, name, states[slot->state], slot->pid, slot->since, service_names(slot->index), slot,
-			slot->detail[0] ? slot->detail : NULL, remedy(slot->state));
+			slot->detail[0] ? slot->detail : NULL, remedy(slot));
 }
 
 /* Says what to do about a state, NULL for nothing. */
 static const char *
-remedy(AlWorkerState state)
+remedy(const AlWorkerSlot *slot)
 {
-	switch (state)
+	switch (slot->state)
 	{
 		case AL_WORKER_MISSING:
 			return "ALTER SYSTEM SET max_worker_processes = 16; -- or more, then restart the server";
 		case AL_WORKER_FENCED:
 			return "SELECT actionledger.resume_dispatch('copy', 'why'); -- or 'successor', when the other one never sends again";
 		case AL_WORKER_REFUSING:
+			if (strncmp(slot->detail, "table ", 6) == 0)
+				return psprintf("ALTER TABLE %.*s SET LOGGED;", (int) strcspn(slot->detail + 6, " "), slot->detail + 6);
+			if (strstr(slot->detail, "standbys") != NULL)
+				return "SELECT application_name, state FROM pg_stat_replication; -- bring standbys back";
 			return "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();";
 		case AL_WORKER_FREE:
 		case AL_WORKER_STARTING:

@@ -7,6 +7,7 @@ use warnings;
 use Audit;
 use Fault;
 use Ledger qw(start_server start_provider refund_service refund_tool pid_of_dispatcher try_sql poll_sql);
+use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -25,7 +26,7 @@ sub new
 {
 	my ($class, %o) = @_;
 	my $provider = start_provider();
-	my $node = start_server(fault => 1, name => 'fault', conf => $o{conf} // '');
+	my $node = start_server(fault => 1, name => 'fault', conf => "recovery_init_sync_method = syncfs\n" . ($o{conf} // ''));
 	refund_service($node, $provider, name => 'keyed', options => '"limits": {"in_flight": 2}');
 	refund_service($node, $provider, name => 'unkeyed', honoured => 0, options => '"limits": {"in_flight": 3}');
 	my %common = (timeout => '5s', attempts => 6, base => '20ms');
@@ -63,6 +64,7 @@ sub round
 	my $node = $self->{node};
 	my $start = time;
 	my $entry = entry($moment, $mode, $nth);
+	my $log = -s $node->logfile;
 	my $before = $node->safe_psql('postgres', 'SELECT max(incarnation) FROM actionledger.incarnation');
 	arm($node, $entry);
 	my $run = $self->perform;
@@ -80,6 +82,8 @@ sub round
 	my $lost = Audit::lost($ledger);
 	push @wrong, 'no attempt was lost: nothing was under way' if !$lost && $mode eq 'kill';
 	push @wrong, "$lost attempts were lost" if $lost && $mode eq 'error';
+	push @wrong, 'no error was raised'
+	  if $mode eq 'error' && slurp_file($node->logfile, $log) !~ /ERROR:  fault at $moment/;
 	$self->{lost}{$moment} += $lost;
 	my $after = $node->safe_psql('postgres', 'SELECT max(incarnation) FROM actionledger.incarnation');
 	push @wrong, "incarnation $after follows $before" unless $mode eq 'error' ? $after == $before : $after > $before;

@@ -33,7 +33,7 @@ SELECT identity, e ->> 'ok' AS ok, e #>> '{data,status}' AS status, e #>> '{data
        e #>> '{meta,advice}' AS advice, e #>> '{data,external_ref}' AS reference, e #>> '{meta,confirmed_by}' AS confirmed_by, e #>> '{data,attempts}' AS attempts,
        (e #>> '{meta,retry_after_s}')::bigint > 0 AS timed,
        E'\n    ' || replace(test.plain(e #>> '{meta,observation}'), current_user, '<me>') AS observation
-FROM actionledger.actions, actionledger.result(action_id) e WHERE tool = 'iq_pay' ORDER BY action_id;
+FROM actionledger.actions, actionledger.result(action_id) e WHERE tool = 'iq_pay' ORDER BY identity;
 
 -- All keys are always there; ok only for confirmed; error exactly when not ok;
 -- nothing advises to repeat a write.

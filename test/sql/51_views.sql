@@ -28,11 +28,11 @@ SELECT test.record(pg_temp.id('failed'), 'rejected', 'rejected', 402, 'failed', 
 
 \t
 \a
-SELECT tool, summary, next_step, waiting_for, attempts, priority FROM actionledger.pending WHERE tool = 'vw_pay' ORDER BY action_id;
-SELECT summary, next_step, open_attempt, last_sent_at < now() AS sent, timeout, window_ends_at > now() AS in_window, key_ends_at, identity FROM actionledger.in_flight WHERE tool = 'vw_pay' ORDER BY action_id;
-SELECT summary, next_step, reason, sends, lookups, owner, identity FROM actionledger.needs_reconciliation WHERE tool = 'vw_pay' ORDER BY action_id;
+SELECT tool, summary, next_step, waiting_for, attempts, priority FROM actionledger.pending WHERE tool = 'vw_pay' ORDER BY identity;
+SELECT summary, next_step, open_attempt, last_sent_at < now() AS sent, timeout, window_ends_at > now() AS in_window, key_ends_at, identity FROM actionledger.in_flight WHERE tool = 'vw_pay' ORDER BY identity;
+SELECT summary, next_step, reason, sends, lookups, owner, identity FROM actionledger.needs_reconciliation WHERE tool = 'vw_pay' ORDER BY identity;
 \x
-SELECT owner, assigned_to, tool, summary, reason, test.plain(known) AS known, refs, allowed, regexp_replace("do", '\d+', '<id>') AS "do" FROM actionledger.review_queue WHERE tool = 'vw_pay' ORDER BY action_id;
+SELECT owner, assigned_to, tool, summary, reason, test.plain(known) AS known, refs, allowed, regexp_replace("do", '\d+', '<id>') AS "do" FROM actionledger.review_queue WHERE tool = 'vw_pay' ORDER BY summary;
 SELECT attempt, kind, took, sent, http_status, verdict, category, detail, retry_after, external_ref, truncated, timing, response_headers, body_excerpt
 FROM actionledger.attempts WHERE action_id = pg_temp.id('review2') ORDER BY attempt;
 \x

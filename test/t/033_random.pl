@@ -24,7 +24,7 @@ my $LATEST = 2;             # seconds after which the provider executes nothing 
 my $FIRES_WITHIN = 30;
 
 my $p = start_provider();
-my $node = start_server(fault => 1, conf => "actionledger.drain_timeout = '500ms'");
+my $node = start_server(fault => 1, conf => "actionledger.drain_timeout = '500ms'\nrecovery_init_sync_method = syncfs");
 my $audit = Audit->new($node, $p);
 
 # A port where nobody listens.

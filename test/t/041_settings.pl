@@ -132,7 +132,7 @@ for my $scope ([ 'the database', 'DATABASE postgres' ], [ 'the role', "ROLE \"$s
 		}
 		$node->safe_psql('postgres', "ALTER $where SET role = 'powerless'");
 		{
-			local $ENV{PGOPTIONS} = '-c statement_timeout=0';
+			local $ENV{PGOPTIONS} = '-c statement_timeout=0 -c idle_session_timeout=0';
 			is($node->safe_psql('postgres', 'SHOW lock_timeout'), '1ms', 'the settings are there');
 		}
 		$renew->();

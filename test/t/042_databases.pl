@@ -60,13 +60,16 @@ subtest 'the extension is dropped' => sub {
 
 	# Its successor is another ledger: answers to the old one's calls are no evidence there.
 	create_ledger($node, 'twice', $p, path => 'twice_old', do => 'late:2500', timeout => '20s');
+	$node->safe_psql('postgres', "ALTER SYSTEM SET actionledger.poll_interval = '60s'");
+	$node->reload;
 	my $old = perform_in($node, 'twice', 'T-1');
 	poll(sub { wires($p, qr/db=twice_old/) }, 'a call of the first ledger is in flight');
 	$node->safe_psql('twice', 'DROP EXTENSION actionledger CASCADE; CREATE EXTENSION actionledger');
 	create_ledger($node, 'twice', $p, exists => 1, path => 'twice_new', do => 'noexec_hang', timeout => '20s');
 	my $new = perform_in($node, 'twice', 'T-2');
 	is($new, $old, 'the second ledger gives the same number again');
-	poll(sub { grep { $_->{ev} eq 'answered' && ($_->{path} // '') =~ /db=twice_old/ } truth($p) }, 'the old call is answered');
+	my ($call) = grep { $_->{ev} eq 'received' && $_->{path} =~ /db=twice_old/ } truth($p);
+	poll(sub { grep { $_->{ev} eq 'closed' && $_->{conn} == $call->{conn} } truth($p) }, 'the old call has ended');
 	ok(eval { poll(sub { wires($p, qr/db=twice_new/) }, 'the new one is sent', 30) }, 'the second ledger sends its own action');
 	sleep 0.5;
 	my $row = row_in($node, 'twice', $new);
@@ -77,6 +80,8 @@ subtest 'the extension is dropped' => sub {
 	is($seen->{action}, "$ns/$new", 'requests carry the new ledger\'s namespace');
 	is($node->safe_psql('twice', 'SELECT count(*) FROM actionledger.incarnation WHERE ended_at IS NULL'), 1, 'by an incarnation of the new ledger');
 	is($node->safe_psql('twice', 'SELECT system_id IS NOT NULL FROM actionledger.ledger'), 't', 'which has its home');
+	$node->safe_psql('postgres', 'ALTER SYSTEM RESET actionledger.poll_interval');
+	$node->reload;
 };
 
 subtest 'the database is dropped' => sub {
