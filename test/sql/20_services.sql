@@ -31,7 +31,7 @@ SELECT pg_temp.wrong('{}', u) FROM unnest(ARRAY['api.example.invalid', 'ftp://ex
 SELECT pg_temp.wrong('{}', name => n) FROM unnest(ARRAY['', repeat('x', 64), E'a\tb']) n;
 
 -- Options: unknown ones get the nearest name, those to come are refused and not ignored.
-SELECT pg_temp.wrong(o) FROM unnest(ARRAY['[]', '1', 'null', '{"idempotncy": {}}', '{"zzz": 1}', '{"breaker": {}}', '{"proxy": "x"}', '{"signing": {}}',
+SELECT pg_temp.wrong(o) FROM unnest(ARRAY['[]', '1', 'null', '{"idempotncy": {}}', '{"zzz": 1}', '{"breaker": {"failures": 0}}', '{"breaker": {"cooldown": 60}}', '{"breaker": {"cool": "1s"}}', '{"limits": {"rate_per_second": 0}}', '{"limits": {"rate_per_second": "5"}}', '{"proxy": "x"}', '{"signing": {}}',
     '{"limits": {"in_flight": 0}}', '{"limits": {"in_flight": 1.5}}', '{"limits": {"in_flite": 1}}', '{"limits": {"queued": 5}}', '{"limits": []}', '{"allow_private": "yes"}']) o;
 
 -- Credentials and headers.

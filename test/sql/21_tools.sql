@@ -23,6 +23,8 @@ SELECT actionledger.create_tool('tl_refund', 'tl', 'POST /refunds/{id}{?expand}'
     options => '{"summary": "refund {amount} on {id}", "target": "{id}", "owner": "regress_al_payments", "timeout": "20s", "connect_timeout": "2s",
         "form": {"amount": "{amount}", "meta": {"key": "{_key}", "who": ["{_identity}", "{_action_id}"]}}, "headers": {"X-Trace": "{id}"},
         "external_ref": "$.id", "result": "$.status", "max_processing": "60s", "retry": {"attempts": 3, "base": "2s", "cap": "20s", "window": "2h"},
+        "outcome": [{"status": 200, "if": "$.status == \"failed\"", "verdict": "rejected", "conclusive": true}, {"status": "4xx", "header": "X-State: queued", "verdict": "in_progress", "category": "queued"},
+            {"status": "500-503", "verdict": "rejected", "transient": true}],
         "expires_after": "1d", "sensitive": ["/card/number"]}');
 SELECT tool, service, request, action_type, identity, owner, granted_to FROM actionledger.tools WHERE tool LIKE 'tl\_%' ORDER BY tool;
 
@@ -55,7 +57,9 @@ SELECT pg_temp.wrong(input => i) FROM unnest(ARRAY['[]', 'true', '{"type": "arra
     '{"$defs": {"a": {"$ref": "#/$defs/a"}}, "properties": {"a": {"$ref": "#/$defs/a"}}}', '{"required": ["b"], "properties": {"a": {}}}', '{"required": "a", "properties": {"a": {}}}', '{"properties": []}']) i;
 
 -- Options.
-SELECT pg_temp.wrong(o) FROM unnest(ARRAY['[]', '{"time_out": "1s"}', '{"outcome": []}', '{"lookup": {}}', '{"approval": "always"}', '{"check_function": "f"}', '{"handlers": {}}',
+SELECT pg_temp.wrong(o) FROM unnest(ARRAY['[]', '{"time_out": "1s"}', '{"outcome": {}}', '{"outcome": [{"status": 200}]}', '{"outcome": [{"verdict": "not_sent"}]}', '{"outcome": [{"verdict": "unknown", "conclusive": true}]}',
+    '{"outcome": [{"verdict": "confirmed", "transient": true}]}', '{"outcome": [{"status": "4x", "verdict": "unknown"}]}', '{"outcome": [{"status": "500-400", "verdict": "unknown"}]}', '{"outcome": [{"status": 99, "verdict": "unknown"}]}',
+    '{"outcome": [{"header": "a b", "verdict": "unknown"}]}', '{"outcome": [{"if": "$..x ?", "verdict": "unknown"}]}', '{"outcome": [{"verdict": "unknown", "category": "Bad One"}]}', '{"outcome": [{"verdict": "unknown", "when": 1}]}', '{"lookup": {}}', '{"approval": "always"}', '{"check_function": "f"}', '{"handlers": {}}',
     '{"timeout": 20}', '{"timeout": "20"}', '{"timeout": "20 s"}', '{"timeout": "0s"}', '{"timeout": "2h"}', '{"timeout": "99999999999999999999s"}', '{"timeout": "1s", "connect_timeout": "2s"}',
     '{"max_processing": "-1s"}', '{"retry": {"attempts": 0}}', '{"retry": {"attempts": 101}}', '{"retry": {"attempts": "3"}}', '{"retry": {"base": "10s", "cap": "5s"}}', '{"retry": {"tries": 3}}', '{"retry": 3}',
     '{"expires_after": "10ms"}', '{"owner": "regress_al_nobody_at_all"}', '{"owner": 7}', '{"summary": "{nope}"}', '{"summary": "{_key}"}', '{"summary": ""}', '{"target": "{secret}", "sensitive": ["/secret"]}',

@@ -51,7 +51,7 @@ SELECT pg_temp.refused(jsonb_build_object('m', repeat('x', 20000))::text, 'rf_ur
 
 -- Options.
 SELECT test.fails(format('SELECT actionledger.perform(%L, %L, options => %L)', 'rf_pay', '{"id": "R1", "amount": 1, "to": "x"}', o))
-FROM unnest(ARRAY['[]', '{"priority": 1}', '{"if_unavailable": "refuse"}', '{"not_befor": "2099-01-01"}', '{"on_error": "skip"}', '{"not_before": 5}', '{"not_before": "soon"}', '{"not_before": "2099-13-01"}',
+FROM unnest(ARRAY['[]', '{"priority": 2}', '{"priority": "high"}', '{"if_unavailable": "maybe"}', '{"not_befor": "2099-01-01"}', '{"on_error": "skip"}', '{"not_before": 5}', '{"not_before": "soon"}', '{"not_before": "2099-13-01"}',
     '{"not_before": "infinity"}', '{"expires_at": ""}', '{"actor": 7}', '{"actor": ""}']) o;
 -- Left out, and null, they are none.
 BEGIN;
