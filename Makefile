@@ -13,7 +13,7 @@
 
 SCRIPT_GOALS := check demo bench schema-suite
 .DEFAULT_GOAL := all
-.PHONY: all fault unit provider rawloop layers $(SCRIPT_GOALS)
+.PHONY: all fault unit provider resolver rawloop layers $(SCRIPT_GOALS)
 
 ifneq ($(filter $(SCRIPT_GOALS),$(MAKECMDGOALS)),)
 # ---------------------------------------------------------------------------
@@ -153,10 +153,15 @@ $(filter-out $(FAULT_UNIT_TESTS),$(UNIT_TESTS)): build/unit/%: test/unit/%.c bui
 $(FAULT_UNIT_TESTS): build/unit/%: test/unit/%.c build/fault/libwire.a build/fault/librules.a Makefile
 	$(COMPILE) $(PLAIN_CPPFLAGS) -DAL_FAULT_BUILD $(DEPENDENCIES) -o $@ $< build/fault/libwire.a build/fault/librules.a $(UNIT_LIBS)
 
-# The HTTP server of the tests, and the raw libcurl loop of the measurements.
+# The HTTP server of the tests.
 provider: build/provider
 build/provider: $(PROVIDER_SOURCES) $(wildcard test/provider/*.h) Makefile
 	$(COMPILE) $(PLAIN_CPPFLAGS) -o $@ $(PROVIDER_SOURCES) -lssl -lcrypto -pthread
+# The name server of the tests, for LD_PRELOAD.
+resolver: build/resolver.so
+build/resolver.so: test/lib/resolver.c Makefile
+	$(COMPILE) $(PLAIN_CPPFLAGS) -fPIC -shared -o $@ $< -ldl -pthread
+# The raw libcurl loop of the measurements.
 rawloop: build/rawloop
 build/rawloop: test/bench/rawloop.c Makefile
 	$(COMPILE) $(PLAIN_CPPFLAGS) -o $@ $< -lcurl

@@ -101,7 +101,7 @@ CREATE VIEW actionledger.review_queue WITH (security_barrier) AS
 COMMENT ON VIEW actionledger.review_queue IS 'What a person must decide: what is known, what may be done, and the statement to paste';
 
 CREATE VIEW actionledger.attempts WITH (security_barrier) AS
-    SELECT at.action_id, at.attempt, at.kind, at.started_at, at.finished_at - at.started_at AS took, at.sent, at.http_status,
+    SELECT at.action_id, at.attempt, at.kind, at.started_at, at.finished_at - at.started_at AS took, at.deadline, at.sent, at.http_status,
            at.verdict, at.category, at.detail, make_interval(secs => at.retry_after_s) AS retry_after, at.external_ref,
            at.incarnation, at.truncated,
            jsonb_strip_nulls(jsonb_build_object('resolved_us', at.resolved_us, 'connected_us', at.connected_us, 'tls_us', at.tls_us,

@@ -35,6 +35,9 @@ build_all() {
 	if compgen -G 'test/provider/*.c' >/dev/null; then
 		targets+=(provider)
 	fi
+	if [[ -f test/lib/resolver.c ]]; then
+		targets+=(resolver)
+	fi
 	if [[ -f test/bench/rawloop.c ]]; then
 		targets+=(rawloop)
 	fi

@@ -27,6 +27,7 @@ static const Behaviour Behaviours[] = {
 	{"reset_before", ARG_NONE, false, DELAY_NONE, SHAPE_RESET, 200, BODY_OK},
 	{"status", ARG_STATUS, false, DELAY_NONE, SHAPE_NORMAL, 0, BODY_STATUS},
 	{"execstatus", ARG_STATUS, true, DELAY_NONE, SHAPE_NORMAL, 0, BODY_STATUS},
+	{"loststatus", ARG_STATUS, true, DELAY_NONE, SHAPE_CLOSE, 0, BODY_STATUS},
 	{"cuthead", ARG_NONE, true, DELAY_NONE, SHAPE_CUTHEAD, 200, BODY_OK},
 	{"statusline", ARG_TEXT, true, DELAY_NONE, SHAPE_STATUSLINE, 200, BODY_OK},
 	{"truncated", ARG_NONE, true, DELAY_NONE, SHAPE_TRUNCATED, 200, BODY_OK},
