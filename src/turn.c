@@ -98,6 +98,7 @@ al_turn_run(AlDispatcher *dispatcher)
 	al_claim_send(dispatcher, &claim, claim.n > 0 && al_gate_is_open(XactLastCommitEnd));
 	MemoryContextSwitchTo(TopMemoryContext);
 	al_roster->workers[dispatcher->slot].last_turn = GetCurrentTimestamp();
+	pgstat_report_stat(false);
 }
 
 /* Does the transaction of a turn. */
@@ -125,7 +126,6 @@ work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded, List **busy)
 	if (*recorded != NIL)
 		AL_FAULT_ERROR("outcome_before_commit");
 	al_turn_commit(dispatcher);
-	pgstat_report_stat(false);
 }
 
 /* Commits. */
