@@ -137,7 +137,11 @@ void
 al_claim_undo(AlDispatcher *dispatcher, AlClaim *claim)
 {
 	for (int i = 0; i < claim->n; i++)
-		pfree(claim->claimed[i].flight);
+	{
+		/* The last one's may be what there was no memory for. */
+		if (claim->claimed[i].flight != NULL)
+			pfree(claim->claimed[i].flight);
+	}
 	al_lanes_rescan(&dispatcher->lanes);
 }
 

@@ -43,6 +43,8 @@
 #define RECORD_AFTER_US 2000	/* or so long after the first of them ended */
 #define SPARE_DESCRIPTORS 200	/* for PostgreSQL's own files */
 #define MOST_REQUESTS 10000
+#define RECORD_PAUSE_MS 20
+#define RECORD_LIMIT_MS 15000	/* at the end, when somebody holds a lock on the ledger */
 #define HANDOVER_MS 10000		/* for others to notice that what they claim is ours by now */
 
 static AlDispatcher dispatcher;
@@ -85,6 +87,7 @@ al_dispatcher_main(Datum arg)
 	dispatcher.index = slot->index;
 	dispatcher.count = al_dispatchers;
 	dlist_init(&dispatcher.ended);
+	dlist_init(&dispatcher.busy);
 	before_shmem_exit(on_dispatcher_exit, arg);
 #ifdef AL_FAULT_BUILD
 	al_fault_plan(GetConfigOption("actionledger.fault", true, false));	/* the journal tells that this process has it */
@@ -277,7 +280,10 @@ loop(AlWorkerSlot *slot)
 			ProcessConfigFile(PGC_SIGHUP);
 			override_settings();
 			if (al_dispatchers != dispatcher.count)
+			{
+				slot->renew = true;
 				break;
+			}
 			next_scan = 0;		/* the interval may be another one */
 		}
 		now = GetCurrentTimestamp();
@@ -391,7 +397,7 @@ look(AlWorkerSlot *slot, TimestampTz now)
 		set_state(slot, AL_WORKER_FENCED, fenced);
 	if (resumed)
 		set_state(slot, AL_WORKER_RUNNING, NULL);
-	if (dispatcher.n_ended == 0 && (resumed || now >= dispatcher.orphans_at))
+	if (dispatcher.n_ended == 0 && dispatcher.n_busy == 0 && (resumed || now >= dispatcher.orphans_at))
 		dispatcher.orphans_at = queue_orphans() ? now : DT_NOEND;
 	refusal = al_gate_table_refusal();
 	strlcpy(dispatcher.table_refusal, refusal ? refusal : "", sizeof(dispatcher.table_refusal));
@@ -456,6 +462,8 @@ sleep_ms(TimestampTz now, TimestampTz next_scan)
 		return 0;
 	if (dispatcher.n_ended > 0)
 		wait = Min(wait, 1 + RECORD_AFTER_US / 1000);
+	if (dispatcher.n_busy > 0)
+		wait = Min(wait, Max(0, TimestampDifferenceMilliseconds(now, dispatcher.busy_until)) + 1);
 	if (dispatcher.retry_at > now)
 		wait = Min(wait, TimestampDifferenceMilliseconds(now, dispatcher.retry_at) + 1);
 	if (wire >= 0)
@@ -486,8 +494,15 @@ drain(void)
 	al_wire_abort_all(dispatcher.wire);
 	al_turn_collect(&dispatcher);
 	/* What cannot be recorded now is found by the next incarnation. */
-	while (dispatcher.n_ended > 0 && !dispatcher.gone && tries++ < 100)
-		al_turn_run(&dispatcher);
+	end = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), RECORD_LIMIT_MS);
+	while (dispatcher.n_ended + dispatcher.n_busy > 0 && !dispatcher.gone && tries++ < 100 && GetCurrentTimestamp() < end)
+	{
+		if (dispatcher.n_ended > 0)
+			al_turn_run(&dispatcher);
+		else
+			(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, RECORD_PAUSE_MS, PG_WAIT_EXTENSION);
+		al_turn_collect(&dispatcher);
+	}
 }
 
 /* Records the orderly end. */

@@ -9,16 +9,20 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
+#include "postmaster/interrupt.h"
 #include "replication/syncrep.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
+#include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/spin.h"
 #include "utils/lsyscache.h"
+#include "utils/wait_event.h"
 
 #include "gate.h"
 #include "settings.h"
 
+static bool wait_for_standbys(XLogRecPtr position);
 static int	standbys_past(XLogRecPtr position);
 static const char *unlogged_table(void);
 
@@ -34,8 +38,23 @@ al_gate_is_open(XLogRecPtr commit_end)
 		released = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] >= commit_end;
 		LWLockRelease(SyncRepLock);
 	}
-	return released &&
-		(al_min_sync_standbys == 0 || standbys_past(commit_end) >= al_min_sync_standbys);
+	return released && (al_min_sync_standbys == 0 || wait_for_standbys(commit_end));
+}
+
+/*
+ * Waits until enough standbys have flushed a position, as a commit waits that
+ * is synchronous; false when that is not going to happen soon.
+ */
+static bool
+wait_for_standbys(XLogRecPtr position)
+{
+	while (standbys_past(position) < al_min_sync_standbys)
+	{
+		if (ShutdownRequestPending || ConfigReloadPending || standbys_past(1) < al_min_sync_standbys)
+			return false;
+		(void) WaitLatch(MyLatch, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 1, WAIT_EVENT_SYNC_REP);
+	}
+	return true;
 }
 
 /* Says why this server's settings forbid any sending. */

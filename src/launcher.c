@@ -245,6 +245,7 @@ find_slot(Oid database, int index)
 		spare->failures = 0;
 		spare->restarts = -1;
 		spare->in_flight = 0;
+		spare->renew = false;
 		spare->nothing_here = false;
 		spare->detail[0] = '\0';
 		pg_atomic_write_u64(&spare->wake_at, AL_WAKE_NEVER);
@@ -347,11 +348,17 @@ settle_ended(void)
 				if (al_roster->pokes[p].database == slot->database)
 					al_roster->pokes[p].database = InvalidOid;
 		}
+		slot->state = AL_WORKER_BACKOFF;
+		if (slot->renew)
+		{
+			slot->renew = false;
+			slot->start_at = now;
+			continue;
+		}
 		if (TimestampDifferenceExceeds(slot->since, now, STABLE_MS))
 			slot->failures = 0;
 		exponent = Min(slot->failures, 6);
 		slot->failures++;
-		slot->state = AL_WORKER_BACKOFF;
 		slot->start_at = TimestampTzPlusMilliseconds(now, Min(BACKOFF_FIRST_MS << exponent, BACKOFF_LAST_MS));
 	}
 	LWLockRelease(al_roster->lock);

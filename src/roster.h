@@ -41,6 +41,7 @@ typedef struct AlWorkerSlot
 	int			failures;		/* in a row, for the backoff */
 	int			restarts;
 	int			in_flight;
+	bool		renew;			/* it ended to begin anew with other settings, which is no failure */
 	bool		nothing_here;	/* it found no extension, or no service, in its database */
 	char		detail[AL_ROSTER_DETAIL];
 	pg_atomic_uint64 wake_at;	/* earliest due time announced since the worker last looked */

@@ -31,6 +31,7 @@
 
 #define RECORD_BATCH 500
 #define ERROR_PAUSE_MS 1000
+#define BUSY_PAUSE_MS 100
 
 /* A batch of ended attempts on its way into the ledger. */
 typedef struct Record
@@ -46,17 +47,21 @@ typedef struct Record
 	AlEvent    *events;
 	int			n_events;
 	List	   *recorded;
+	List	   *busy;			/* somebody has locked their actions */
 } Record;
 
-static pg_noinline void work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded);
+static pg_noinline void work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded, List **busy);
 static void leave(AlDispatcher *dispatcher);
-static List *record(AlDispatcher *dispatcher);
+static List *record(AlDispatcher *dispatcher, List **busy);
 static void record_init(Record *record, AlDispatcher *dispatcher, int most);
 static void record_quick(Record *record);
 static void record_careful(Record *record);
 static void judge_item(AlEndedItem *item, const AlStanding *standing, TimestampTz now, AlJudgement *judgement);
 static void add_recorded(Record *record, AlEndedItem *item, const AlJudgement *judgement);
 static void forget(AlDispatcher *dispatcher, List *recorded);
+static void set_aside(AlDispatcher *dispatcher, List *busy);
+static void take_back(AlDispatcher *dispatcher);
+static void count_isolated(AlDispatcher *dispatcher);
 static void recover(AlDispatcher *dispatcher);
 static int	compare_standings(const void *a, const void *b);
 
@@ -66,12 +71,13 @@ al_turn_run(AlDispatcher *dispatcher)
 {
 	AlClaim		claim = {0};
 	List	   *recorded = NIL;
+	List	   *busy = NIL;
 
 	MemoryContextReset(dispatcher->turn_context);
 	dispatcher->in_turn = true;
 	PG_TRY();
 	{
-		work(dispatcher, &claim, &recorded);
+		work(dispatcher, &claim, &recorded, &busy);
 	}
 	PG_CATCH();
 	{
@@ -84,6 +90,7 @@ al_turn_run(AlDispatcher *dispatcher)
 	leave(dispatcher);
 
 	forget(dispatcher, recorded);
+	set_aside(dispatcher, busy);
 	if (claim.n > 0)
 		(void) AL_FAULT_POINT("mark_committed");
 	if (IsTransactionState() || TransactionIdIsValid(MyProc->xmin))
@@ -92,11 +99,12 @@ al_turn_run(AlDispatcher *dispatcher)
 	al_claim_send(dispatcher, &claim, claim.n > 0 && al_gate_is_open(XactLastCommitEnd));
 	MemoryContextSwitchTo(TopMemoryContext);
 	al_roster->workers[dispatcher->slot].last_turn = GetCurrentTimestamp();
+	pgstat_report_stat(false);
 }
 
 /* Does the transaction of a turn. */
 static void
-work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded)
+work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded, List **busy)
 {
 	AlSession	session;
 
@@ -113,14 +121,13 @@ work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded)
 	al_registry_refresh();
 	al_secrets_begin_turn();
 	al_lanes_refresh(&dispatcher->lanes, dispatcher->index, dispatcher->count);
-	*recorded = record(dispatcher);
+	*recorded = record(dispatcher, busy);
 	if (dispatcher->may_send && dispatcher->isolate == 0 && !ShutdownRequestPending)
 		al_claim_take(dispatcher, claim);
 	al_session_end(&session);
 	if (*recorded != NIL)
 		AL_FAULT_ERROR("outcome_before_commit");
 	al_turn_commit(dispatcher);
-	pgstat_report_stat(false);
 }
 
 /* Commits. */
@@ -176,9 +183,9 @@ recover(AlDispatcher *dispatcher)
 		dispatcher->retry_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ERROR_PAUSE_MS);
 }
 
-/* Records what has ended; returns the items that are done with. */
+/* Records what has ended; returns the items that are done with, and in *busy those of locked actions. */
 static List *
-record(AlDispatcher *dispatcher)
+record(AlDispatcher *dispatcher, List **busy)
 {
 	int			most = dispatcher->isolate > 0 ? 1 : Min(dispatcher->n_ended, RECORD_BATCH);
 	Record		record;
@@ -204,6 +211,7 @@ record(AlDispatcher *dispatcher)
 	al_ledger_close(record.closings, record.n_closings);
 	AL_FAULT_ERROR("attempt_written");
 	al_ledger_event(record.events, record.n_events, dispatcher->incarnation);
+	*busy = record.busy;
 	return record.recorded;
 }
 
@@ -272,8 +280,11 @@ record_careful(Record *record)
 		AlJudgement judgement;
 
 		item->careful = true;
-		if (standing == NULL)	/* locked by somebody: the next turn tries again */
+		if (standing == NULL)
+		{
+			record->busy = lappend(record->busy, item);
 			continue;
+		}
 		judge_item(item, standing, record->now, &judgement);
 		if (judgement.moves)
 			moves[n_moves++] = judgement.move;
@@ -326,20 +337,63 @@ forget(AlDispatcher *dispatcher, List *recorded)
 			al_wire_result_free(item->ended.result);
 		pfree(item);
 	}
+	count_isolated(dispatcher);
+	ConditionVariableBroadcast(&al_roster->outcome);
+}
+
+/* Puts aside for a while what cannot be recorded now, so that it holds up nothing else. */
+static void
+set_aside(AlDispatcher *dispatcher, List *busy)
+{
+	ListCell   *cell;
+
+	if (busy == NIL)
+		return;
+	foreach(cell, busy)
+	{
+		AlEndedItem *item = lfirst(cell);
+
+		dlist_delete(&item->node);
+		dispatcher->n_ended--;
+		dlist_push_tail(&dispatcher->busy, &item->node);
+		dispatcher->n_busy++;
+	}
+	count_isolated(dispatcher);
+	dispatcher->busy_until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), BUSY_PAUSE_MS);
+}
+
+/* Puts what was set aside into the queue again. */
+static void
+take_back(AlDispatcher *dispatcher)
+{
+	while (!dlist_is_empty(&dispatcher->busy))
+	{
+		dlist_push_tail(&dispatcher->ended, dlist_pop_head_node(&dispatcher->busy));
+		if (dispatcher->n_ended++ == 0)
+			dispatcher->ended_since = GetCurrentTimestamp();
+	}
+	dispatcher->n_busy = 0;
+}
+
+/* Counts a turn that has taken something off the queue. */
+static void
+count_isolated(AlDispatcher *dispatcher)
+{
 	if (dispatcher->isolate > 0)
 		dispatcher->isolate--;
 	if (dispatcher->n_ended == 0)
 		dispatcher->isolate = 0;
 	dispatcher->ended_since = GetCurrentTimestamp();
-	ConditionVariableBroadcast(&al_roster->outcome);
 }
 
-/* Takes what the wire has finished into the queue. */
+/* Takes what the wire has finished into the queue, and back what was busy long enough. */
 void
 al_turn_collect(AlDispatcher *dispatcher)
 {
 	AlWireResult *result;
 
+	if (dispatcher->n_busy > 0 && GetCurrentTimestamp() >= dispatcher->busy_until)
+		take_back(dispatcher);
 	while ((result = al_wire_next(dispatcher->wire)) != NULL)
 	{
 		AlFlight   *flight = (AlFlight *) (uintptr_t) result->tag;

@@ -59,6 +59,9 @@ typedef struct AlDispatcher
 	dlist_head	ended;			/* AlEndedItem, oldest first */
 	int			n_ended;
 	TimestampTz ended_since;	/* when the queue became non-empty */
+	dlist_head	busy;			/* ended too, but somebody has locked their actions */
+	int			n_busy;
+	TimestampTz busy_until;		/* when to try those again */
 	bool		may_send;		/* not fenced, not refusing, not stopping */
 	int			isolate;		/* record so many singly: a batch has failed */
 	TimestampTz retry_at;		/* after an error: no turn before */
@@ -81,7 +84,7 @@ extern void al_turn_run(AlDispatcher *dispatcher);
  */
 extern void al_turn_commit(AlDispatcher *dispatcher);
 
-/* Take what the wire has finished into the queue. */
+/* Take what the wire has finished into the queue, and back what was busy long enough. */
 extern void al_turn_collect(AlDispatcher *dispatcher);
 
 /* Queue an attempt that ended without the wire. */

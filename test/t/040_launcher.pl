@@ -110,7 +110,7 @@ subtest 'restart with growing pauses' => sub {
 		my $pid = pid_of_dispatcher($node, $last);
 		my $t = time;
 		$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
-		poll(sub { (dispatchers_in($node, 'postgres'))[0] // '' ne $pid }, 'it ends');
+		poll(sub { ((dispatchers_in($node, 'postgres'))[0] // '') ne $pid }, 'it ends');
 		$last = $pid;
 		is(wait_state($node, 'postgres', 'backoff|starting|running', 5)->{state}, 'backoff', 'workers shows the pause') if $round == 4;
 		pid_of_dispatcher($node, $last);
@@ -139,19 +139,23 @@ subtest 'killed while starting up' => sub {
 	is(wait_state($node, 'postgres', 'running', 15)->{state}, 'running', 'a dispatcher runs');
 	my $start = postmaster_start($node);
 	my $hit = 0;
-	for my $round (1 .. 3)
-	{
-		my ($running) = dispatchers_in($node, 'postgres');
-		kill 'TERM', $running if $running;
-		poll(sub { !grep { kill 0, $_ } $running // () }, 'it has gone');
+
+	# Ask the dispatcher to end, and kill the next one as soon as it is there.
+	my $kill_young = sub {
+		my ($signal) = @_;
+		my @old;
+		poll(sub { @old = children($node, qr/actionledger dispatcher/) }, 'one runs', 60);
+		kill 'TERM', @old;
+		poll(sub { !grep { -e "/proc/$_" } @old }, 'it has gone');
 		poll(
 			sub {
-				my @young = grep { $_ != ($running // 0) } children($node, qr/actionledger dispatcher/);
-				return @young ? kill('TERM', @young) : 0;
+				my @young = children($node, qr/actionledger dispatcher/);
+				return @young ? kill($signal, @young) : 0;
 			},
 			'one starts up', 90);
 		$hit++;
-	}
+	};
+	$kill_young->('TERM') for 1 .. 3;
 	is($hit, 3, 'killed three times while starting up');
 	my $id = perform_in($node, 'postgres', 'AFTER-2');
 	ok(status_becomes($node, 'postgres', $id, 'confirmed', 25), 'it comes back soon, and works');
@@ -160,11 +164,9 @@ subtest 'killed while starting up' => sub {
 	my $mark = log_mark($node);
 	for my $round (1 .. 2)
 	{
-		my @young;
-		$node->psql('postgres', 'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = \'actionledger dispatcher\'');
-		my $seen = (dispatchers_in($node, 'postgres'))[0] // 0;
-		poll(sub { @young = grep { $_ != $seen } children($node, qr/actionledger dispatcher/); @young ? kill('KILL', @young) : 0 }, 'one starts up', 90);
-		poll_sql($node, "SELECT true", 'the server answers again', 60);
+		$kill_young->('KILL');
+		poll(sub { log_since($node, $mark, qr/all server processes terminated; reinitializing/) == $round }, 'the server recovers', 60);
+		poll_sql($node, "SELECT true", 'it answers again', 60);
 	}
 	$id = undef;
 	poll(sub { $id = eval { perform_in($node, 'postgres', 'AFTER-3') } }, 'perform works again', 60);

@@ -30,7 +30,7 @@ sub succeeds_soon
 	my ($db, $sql, $what) = @_;
 	poll(sub { dispatchers_in($node, $db) }, "a dispatcher of $db is connected");
 	my $took = timed($sql);
-	ok(defined $took && $took < 5, "$what: done in " . ($took // 'no') . ' s');
+	ok(defined $took && $took < 20, "$what: succeeds") or diag 'after ' . ($took // 'no') . ' s';	# the copying itself takes a while on a busy disk
 	return defined $took;
 }
 

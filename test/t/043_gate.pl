@@ -201,7 +201,7 @@ subtest 'fast shutdown while a mark waits' => sub {
 	ok(status_becomes($node, 'postgres', $id, 'confirmed', 60), 'started again: confirmed, without a person');
 	is(wires($p, qr/db=bare/), $before + 1, 'sent once');
 	is($node->safe_psql('postgres', "SELECT string_agg(verdict || ' ' || category, ', ' ORDER BY attempt) FROM actionledger.attempt WHERE action_id = $id"),
-		'not_sent gate_closed, confirmed ok', 'the attempt before the shutdown was proven unsent')
+		'not_sent gate_closed, confirmed confirmed', 'the attempt before the shutdown was proven unsent')
 	  or diag $node->safe_psql('postgres', "SELECT attempt, verdict, category FROM actionledger.attempt WHERE action_id = $id");
 };
 

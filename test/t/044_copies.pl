@@ -270,7 +270,8 @@ subtest 'rows that arrive from elsewhere' => sub {
 	poll(sub { !dispatchers_in($left, 'postgres') }, 'the publisher rests', 20);
 	my @ids = map { perform_in($left, 'postgres', "L-$_") } 1 .. 3;
 	$left->safe_psql('postgres', 'CREATE PUBLICATION all_of_it FOR TABLE actionledger.action, actionledger.due');
-	$right->safe_psql('postgres', "CREATE SUBSCRIPTION all_of_it CONNECTION '@{[ $left->connstr('postgres') ]}' PUBLICATION all_of_it");
+	my $connection = $left->connstr('postgres') =~ s/'/''/gr;
+	$right->safe_psql('postgres', "CREATE SUBSCRIPTION all_of_it CONNECTION '$connection' PUBLICATION all_of_it");
 	poll_in($right, 'postgres', 'SELECT count(*) = 3 FROM actionledger.due', 'the rows are here');
 	$right->safe_psql('postgres', q{SELECT setval('actionledger.action_seq', 1000)});
 	my $own = perform_in($right, 'postgres', 'OWN');
