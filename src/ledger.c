@@ -8,20 +8,14 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_type.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
-#include "utils/typcache.h"
 
+#include "batch.h"
 #include "fence.h"
 #include "ledger.h"
 #include "session.h"
@@ -122,66 +116,37 @@ static AlStatement list_services = {
 	"SELECT service_id FROM actionledger.service WHERE service_id % $2 = $1 ORDER BY 1", 2, {INT4OID, INT4OID}
 };
 
-/* Rows of a composite type to be handed to a statement as one array. */
-typedef struct Rows
-{
-	Oid			type;
-	TupleDesc	descriptor;
-	int			n;
-	Datum	   *rows;
-	Datum		values[20];		/* of the row at hand */
-	bool		nulls[20];
-} Rows;
-
-/* A column of values to be handed to a statement as an array. */
-typedef struct Column
-{
-	Oid			type;
-	int			n;
-	Datum	   *values;
-	bool	   *nulls;
-} Column;
 
 static Datum move_rows(const AlMove *moves, int n, AlStatement *statement);
 static void move_due(const AlMove *moves, int n, const bool *done);
-static Rows rows_create(const char *type, int most);
-static void row_set(Rows *rows, int column, Datum value);
-static void row_set_text(Rows *rows, int column, const char *value);
-static void row_set_time(Rows *rows, int column, TimestampTz value);
-static void rows_add(Rows *rows);
-static Datum rows_array(const Rows *rows, AlStatement *statement);
-static Column column_create(Oid type, int n);
-static Datum column_array(const Column *column);
-static void column_set(Column *column, int i, Datum value);
-static void column_set_text(Column *column, int i, const char *value);
 static void read_standing(uint64 row, AlStanding *standing);
 
 /* Locks and reads what is due. */
 int
 al_ledger_pick(const AlLot *lots, int n_lots, TimestampTz now, AlDueAction **actions)
 {
-	Column		service = column_create(INT4OID, n_lots);
-	Column		free = column_create(INT4OID, n_lots);
-	Column		mark_at = column_create(TIMESTAMPTZOID, n_lots);
-	Column		mark_id = column_create(INT8OID, n_lots);
-	Column		priority = column_create(INT4OID, n_lots);
+	AlArray		service = al_array_create(INT4OID, n_lots);
+	AlArray		free = al_array_create(INT4OID, n_lots);
+	AlArray		mark_at = al_array_create(TIMESTAMPTZOID, n_lots);
+	AlArray		mark_id = al_array_create(INT8OID, n_lots);
+	AlArray		priority = al_array_create(INT4OID, n_lots);
 	Datum		values[7];
 	int			n;
 
 	for (int i = 0; i < n_lots; i++)
 	{
-		column_set(&service, i, Int32GetDatum(lots[i].service_id));
-		column_set(&free, i, Int32GetDatum(lots[i].free));
-		column_set(&priority, i, Int32GetDatum(lots[i].priority));
-		column_set(&mark_at, i, TimestampTzGetDatum(lots[i].mark_at));
-		column_set(&mark_id, i, Int64GetDatum(lots[i].mark_id));
+		al_array_set(&service, i, Int32GetDatum(lots[i].service_id));
+		al_array_set(&free, i, Int32GetDatum(lots[i].free));
+		al_array_set(&priority, i, Int32GetDatum(lots[i].priority));
+		al_array_set(&mark_at, i, TimestampTzGetDatum(lots[i].mark_at));
+		al_array_set(&mark_id, i, Int64GetDatum(lots[i].mark_id));
 	}
-	values[0] = column_array(&service);
-	values[1] = column_array(&free);
-	values[2] = column_array(&mark_at);
-	values[3] = column_array(&mark_id);
+	values[0] = al_array_datum(&service);
+	values[1] = al_array_datum(&free);
+	values[2] = al_array_datum(&mark_at);
+	values[3] = al_array_datum(&mark_id);
 	values[4] = TimestampTzGetDatum(now);
-	values[5] = column_array(&priority);
+	values[5] = al_array_datum(&priority);
 	values[6] = Int64GetDatum(al_fence_instance());
 	n = (int) al_statement_run(&pick_due, values, NULL);
 
@@ -209,25 +174,25 @@ al_ledger_pick(const AlLot *lots, int n_lots, TimestampTz now, AlDueAction **act
 void
 al_ledger_next_due(const AlLot *lots, int n_lots, TimestampTz *out)
 {
-	Column		service = column_create(INT4OID, n_lots);
-	Column		mark_at = column_create(TIMESTAMPTZOID, n_lots);
-	Column		mark_id = column_create(INT8OID, n_lots);
-	Column		priority = column_create(INT4OID, n_lots);
+	AlArray		service = al_array_create(INT4OID, n_lots);
+	AlArray		mark_at = al_array_create(TIMESTAMPTZOID, n_lots);
+	AlArray		mark_id = al_array_create(INT8OID, n_lots);
+	AlArray		priority = al_array_create(INT4OID, n_lots);
 	Datum		values[4];
 	uint64		n;
 
 	for (int i = 0; i < n_lots; i++)
 	{
 		out[i] = DT_NOEND;
-		column_set(&priority, i, Int32GetDatum(lots[i].priority));
-		column_set(&service, i, Int32GetDatum(lots[i].service_id));
-		column_set(&mark_at, i, TimestampTzGetDatum(lots[i].mark_at));
-		column_set(&mark_id, i, Int64GetDatum(lots[i].mark_id));
+		al_array_set(&priority, i, Int32GetDatum(lots[i].priority));
+		al_array_set(&service, i, Int32GetDatum(lots[i].service_id));
+		al_array_set(&mark_at, i, TimestampTzGetDatum(lots[i].mark_at));
+		al_array_set(&mark_id, i, Int64GetDatum(lots[i].mark_id));
 	}
-	values[0] = column_array(&service);
-	values[1] = column_array(&mark_at);
-	values[2] = column_array(&mark_id);
-	values[3] = column_array(&priority);
+	values[0] = al_array_datum(&service);
+	values[1] = al_array_datum(&mark_at);
+	values[2] = al_array_datum(&mark_id);
+	values[3] = al_array_datum(&priority);
 	n = al_statement_run(&next_due, values, NULL);
 	for (uint64 row = 0; row < n; row++)
 		out[al_column_int4(row, 1) - 1] = al_column_int8(row, 2);
@@ -237,23 +202,23 @@ al_ledger_next_due(const AlLot *lots, int n_lots, TimestampTz *out)
 void
 al_ledger_mark(const AlMark *marks, int n, int64 incarnation, TimestampTz now)
 {
-	Rows		rows;
+	AlRows		rows;
 	Datum		values[3];
 
 	if (n == 0)
 		return;
-	rows = rows_create("_mark", n);
+	rows = al_rows_create("_mark", n);
 	for (int i = 0; i < n; i++)
 	{
-		row_set(&rows, 0, Int64GetDatum(marks[i].action_id));
-		row_set(&rows, 1, Int32GetDatum(marks[i].attempt));
-		row_set_time(&rows, 2, marks[i].deadline);
-		row_set_time(&rows, 3, marks[i].window_ends_at);
-		row_set_time(&rows, 4, marks[i].key_ends_at);
-		row_set_time(&rows, 5, marks[i].expires_at);
-		rows_add(&rows);
+		al_row_set(&rows, 0, Int64GetDatum(marks[i].action_id));
+		al_row_set(&rows, 1, Int32GetDatum(marks[i].attempt));
+		al_row_set_time(&rows, 2, marks[i].deadline);
+		al_row_set_time(&rows, 3, marks[i].window_ends_at);
+		al_row_set_time(&rows, 4, marks[i].key_ends_at);
+		al_row_set_time(&rows, 5, marks[i].expires_at);
+		al_rows_add(&rows);
 	}
-	values[0] = rows_array(&rows, &mark_actions);
+	values[0] = al_rows_array(&rows, &mark_actions);
 	values[1] = Int64GetDatum(incarnation);
 	values[2] = TimestampTzGetDatum(now);
 	if (al_statement_run(&mark_actions, values, NULL) != (uint64) n)
@@ -266,13 +231,13 @@ al_ledger_mark(const AlMark *marks, int n, int64 incarnation, TimestampTz now)
 int
 al_ledger_lock(const int64 *action_ids, int n, AlStanding **standings)
 {
-	Column		action = column_create(INT8OID, n);
+	AlArray		action = al_array_create(INT8OID, n);
 	Datum		value;
 	int			found;
 
 	for (int i = 0; i < n; i++)
-		column_set(&action, i, Int64GetDatum(action_ids[i]));
-	value = column_array(&action);
+		al_array_set(&action, i, Int64GetDatum(action_ids[i]));
+	value = al_array_datum(&action);
 	found = (int) al_statement_run(&lock_actions, &value, NULL);
 	*standings = palloc(Max(found, 1) * sizeof(AlStanding));
 	for (int i = 0; i < found; i++)
@@ -284,41 +249,41 @@ al_ledger_lock(const int64 *action_ids, int n, AlStanding **standings)
 void
 al_ledger_close(const AlClosing *closings, int n)
 {
-	Rows		rows;
+	AlRows		rows;
 	Datum		value;
 
 	if (n == 0)
 		return;
-	rows = rows_create("_closing", n);
+	rows = al_rows_create("_closing", n);
 	for (int i = 0; i < n; i++)
 	{
 		const AlClosing *closing = &closings[i];
 
-		row_set(&rows, 0, Int64GetDatum(closing->action_id));
-		row_set(&rows, 1, Int32GetDatum(closing->attempt));
-		row_set_time(&rows, 2, closing->finished_at);
-		row_set_text(&rows, 3, al_verdict_name(closing->verdict));
-		row_set_text(&rows, 4, closing->category);
-		row_set(&rows, 5, BoolGetDatum(closing->sent));
-		row_set(&rows, 6, BoolGetDatum(closing->truncated));
+		al_row_set(&rows, 0, Int64GetDatum(closing->action_id));
+		al_row_set(&rows, 1, Int32GetDatum(closing->attempt));
+		al_row_set_time(&rows, 2, closing->finished_at);
+		al_row_set_text(&rows, 3, al_verdict_name(closing->verdict));
+		al_row_set_text(&rows, 4, closing->category);
+		al_row_set(&rows, 5, BoolGetDatum(closing->sent));
+		al_row_set(&rows, 6, BoolGetDatum(closing->truncated));
 		if (closing->http_status > 0)
-			row_set(&rows, 7, Int32GetDatum(closing->http_status));
-		row_set(&rows, 8, Int32GetDatum(closing->curl_code));
+			al_row_set(&rows, 7, Int32GetDatum(closing->http_status));
+		al_row_set(&rows, 8, Int32GetDatum(closing->curl_code));
 		if (closing->retry_after_s >= 0)
-			row_set(&rows, 9, Int32GetDatum((int32) Min(closing->retry_after_s, PG_INT32_MAX)));
-		row_set_text(&rows, 10, closing->detail);
-		row_set_text(&rows, 11, closing->external_ref);
-		row_set_text(&rows, 12, closing->headers);
+			al_row_set(&rows, 9, Int32GetDatum((int32) Min(closing->retry_after_s, PG_INT32_MAX)));
+		al_row_set_text(&rows, 10, closing->detail);
+		al_row_set_text(&rows, 11, closing->external_ref);
+		al_row_set_text(&rows, 12, closing->headers);
 		if (closing->body != NULL)
-			row_set(&rows, 13, PointerGetDatum(closing->body));
+			al_row_set(&rows, 13, PointerGetDatum(closing->body));
 		for (int t = 0; t < lengthof(closing->timing_us); t++)
 		{
 			if (closing->timing_us[t] > 0)
-				row_set(&rows, 14 + t, Int32GetDatum(closing->timing_us[t]));
+				al_row_set(&rows, 14 + t, Int32GetDatum(closing->timing_us[t]));
 		}
-		rows_add(&rows);
+		al_rows_add(&rows);
 	}
-	value = rows_array(&rows, &close_attempts);
+	value = al_rows_array(&rows, &close_attempts);
 	(void) al_statement_run(&close_attempts, &value, NULL);
 }
 
@@ -369,36 +334,36 @@ al_ledger_move_claimed(const AlMove *moves, int n, TimestampTz now, int64 incarn
 static Datum
 move_rows(const AlMove *moves, int n, AlStatement *statement)
 {
-	Rows		rows = rows_create("_move", n);
+	AlRows		rows = al_rows_create("_move", n);
 
 	for (int i = 0; i < n; i++)
 	{
 		const AlMove *move = &moves[i];
 
-		row_set(&rows, 0, Int32GetDatum(i));
-		row_set(&rows, 1, Int64GetDatum(move->action_id));
-		row_set_text(&rows, 2, al_status_name(move->status));
-		row_set_text(&rows, 3, al_step_name(move->step));
-		row_set_text(&rows, 4, al_known_name(move->known));
-		row_set(&rows, 5, BoolGetDatum(move->clear_key_window));
-		row_set_text(&rows, 6, move->external_ref);
+		al_row_set(&rows, 0, Int32GetDatum(i));
+		al_row_set(&rows, 1, Int64GetDatum(move->action_id));
+		al_row_set_text(&rows, 2, al_status_name(move->status));
+		al_row_set_text(&rows, 3, al_step_name(move->step));
+		al_row_set_text(&rows, 4, al_known_name(move->known));
+		al_row_set(&rows, 5, BoolGetDatum(move->clear_key_window));
+		al_row_set_text(&rows, 6, move->external_ref);
 		if (move->result != (Datum) 0)
-			row_set(&rows, 7, move->result);
-		row_set_text(&rows, 8, move->confirmed_by);
-		row_set_text(&rows, 9, move->error_code);
-		row_set_text(&rows, 10, move->error_message);
-		rows_add(&rows);
+			al_row_set(&rows, 7, move->result);
+		al_row_set_text(&rows, 8, move->confirmed_by);
+		al_row_set_text(&rows, 9, move->error_code);
+		al_row_set_text(&rows, 10, move->error_message);
+		al_rows_add(&rows);
 	}
-	return rows_array(&rows, statement);
+	return al_rows_array(&rows, statement);
 }
 
 /* Moves the due rows of actions, or of those that are done. */
 static void
 move_due(const AlMove *moves, int n, const bool *done)
 {
-	Column		rest = column_create(INT8OID, n);
-	Column		live = column_create(INT8OID, n);
-	Column		live_at = column_create(TIMESTAMPTZOID, n);
+	AlArray		rest = al_array_create(INT8OID, n);
+	AlArray		live = al_array_create(INT8OID, n);
+	AlArray		live_at = al_array_create(TIMESTAMPTZOID, n);
 	Datum		values[2];
 
 	rest.n = live.n = live_at.n = 0;
@@ -409,22 +374,22 @@ move_due(const AlMove *moves, int n, const bool *done)
 		if (done != NULL && !done[i])
 			continue;
 		if (move->status == AL_STATUS_CONFIRMED || move->status == AL_STATUS_FAILED)
-			column_set(&rest, rest.n++, Int64GetDatum(move->action_id));
+			al_array_set(&rest, rest.n++, Int64GetDatum(move->action_id));
 		else
 		{
-			column_set(&live, live.n++, Int64GetDatum(move->action_id));
-			column_set(&live_at, live_at.n++, TimestampTzGetDatum(move->next_at));
+			al_array_set(&live, live.n++, Int64GetDatum(move->action_id));
+			al_array_set(&live_at, live_at.n++, TimestampTzGetDatum(move->next_at));
 		}
 	}
 	if (rest.n > 0)
 	{
-		values[0] = column_array(&rest);
+		values[0] = al_array_datum(&rest);
 		(void) al_statement_run(&delete_due, values, NULL);
 	}
 	if (live.n > 0)
 	{
-		values[0] = column_array(&live);
-		values[1] = column_array(&live_at);
+		values[0] = al_array_datum(&live);
+		values[1] = al_array_datum(&live_at);
 		(void) al_statement_run(&update_due, values, NULL);
 	}
 }
@@ -433,25 +398,25 @@ move_due(const AlMove *moves, int n, const bool *done)
 void
 al_ledger_event(const AlEvent *events, int n, int64 incarnation)
 {
-	Column		action = column_create(INT8OID, n);
-	Column		what = column_create(TEXTOID, n);
-	Column		status = column_create(TEXTOID, n);
-	Column		note = column_create(TEXTOID, n);
+	AlArray		action = al_array_create(INT8OID, n);
+	AlArray		what = al_array_create(TEXTOID, n);
+	AlArray		status = al_array_create(TEXTOID, n);
+	AlArray		note = al_array_create(TEXTOID, n);
 	Datum		values[5];
 
 	if (n == 0)
 		return;
 	for (int i = 0; i < n; i++)
 	{
-		column_set(&action, i, Int64GetDatum(events[i].action_id));
-		column_set_text(&what, i, events[i].what);
-		column_set_text(&status, i, al_status_name(events[i].status));
-		column_set_text(&note, i, events[i].note);
+		al_array_set(&action, i, Int64GetDatum(events[i].action_id));
+		al_array_set_text(&what, i, events[i].what);
+		al_array_set_text(&status, i, al_status_name(events[i].status));
+		al_array_set_text(&note, i, events[i].note);
 	}
-	values[0] = column_array(&action);
-	values[1] = column_array(&what);
-	values[2] = column_array(&status);
-	values[3] = column_array(&note);
+	values[0] = al_array_datum(&action);
+	values[1] = al_array_datum(&what);
+	values[2] = al_array_datum(&status);
+	values[3] = al_array_datum(&note);
 	values[4] = Int64GetDatum(incarnation);
 	(void) al_statement_run(&insert_events, values, NULL);
 }
@@ -525,125 +490,6 @@ al_ledger_services(int index, int count, int32 **service_ids)
 	for (int i = 0; i < n; i++)
 		(*service_ids)[i] = al_column_int4(i, 1);
 	return n;
-}
-
-/* Begins a list of rows of one of our composite types. */
-static Rows
-rows_create(const char *type, int most)
-{
-	Rows		rows = {0};
-
-	rows.type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum(type),
-								ObjectIdGetDatum(get_namespace_oid("actionledger", false)));
-	rows.descriptor = lookup_rowtype_tupdesc_copy(rows.type, -1);
-	rows.rows = palloc(most * sizeof(Datum));
-	memset(rows.nulls, true, sizeof(rows.nulls));
-	return rows;
-}
-
-/* Sets a value of the row at hand. */
-static void
-row_set(Rows *rows, int column, Datum value)
-{
-	rows->values[column] = value;
-	rows->nulls[column] = false;
-}
-
-/* Sets a text of the row at hand; NULL stays null. */
-static void
-row_set_text(Rows *rows, int column, const char *value)
-{
-	if (value != NULL)
-		row_set(rows, column, CStringGetTextDatum(value));
-}
-
-/* Sets a time of the row at hand; 0 stays null. */
-static void
-row_set_time(Rows *rows, int column, TimestampTz value)
-{
-	if (value != 0)
-		row_set(rows, column, TimestampTzGetDatum(value));
-}
-
-/* Ends the row at hand and begins the next. */
-static void
-rows_add(Rows *rows)
-{
-	rows->rows[rows->n++] = HeapTupleGetDatum(heap_form_tuple(rows->descriptor, rows->values, rows->nulls));
-	memset(rows->nulls, true, sizeof(rows->nulls));
-}
-
-/* Makes an array of the rows, and tells the statement its type. */
-static Datum
-rows_array(const Rows *rows, AlStatement *statement)
-{
-	statement->types[0] = get_array_type(rows->type);
-	return PointerGetDatum(construct_array(rows->rows, rows->n, rows->type, -1, false, TYPALIGN_DOUBLE));
-}
-
-/* Makes a column of nulls. */
-static Column
-column_create(Oid type, int n)
-{
-	Column		column = {
-		.type = type,
-		.n = n,
-		.values = palloc0(Max(n, 1) * sizeof(Datum)),
-		.nulls = palloc(Max(n, 1) * sizeof(bool))
-	};
-
-	memset(column.nulls, true, Max(n, 1) * sizeof(bool));
-	return column;
-}
-
-/* Makes an array of a column. */
-static Datum
-column_array(const Column *column)
-{
-	int			dims[1] = {column->n};
-	int			bounds[1] = {1};
-	int16		length = -1;
-	bool		by_value = false;
-	char		align = TYPALIGN_INT;
-
-	switch (column->type)
-	{
-		case BOOLOID:
-			length = 1;
-			by_value = true;
-			align = TYPALIGN_CHAR;
-			break;
-		case INT4OID:
-			length = 4;
-			by_value = true;
-			break;
-		case INT8OID:
-		case TIMESTAMPTZOID:
-			length = 8;
-			by_value = true;
-			align = TYPALIGN_DOUBLE;
-			break;
-		default:
-			break;
-	}
-	return PointerGetDatum(construct_md_array(column->values, column->nulls, 1, dims, bounds,
-											  column->type, length, by_value, align));
-}
-
-/* Sets a value. */
-static void
-column_set(Column *column, int i, Datum value)
-{
-	column->values[i] = value;
-	column->nulls[i] = false;
-}
-
-/* Sets a text value; NULL stays null. */
-static void
-column_set_text(Column *column, int i, const char *value)
-{
-	if (value != NULL)
-		column_set(column, i, CStringGetTextDatum(value));
 }
 
 /* Reads the STANDING_COLUMNS of a result row. */

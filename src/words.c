@@ -203,6 +203,10 @@ category_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlToo
 
 	if (strcmp(outcome->category, "timeout_after_send") == 0)
 		return psprintf("no answer in %g s", (double) tool->def->timeout_ms / 1000);
+	if (outcome->ruled)
+		return psprintf(outcome->verdict == AL_VERDICT_REJECTED ? "refused with HTTP %d (%s)"
+						: outcome->verdict == AL_VERDICT_IN_PROGRESS ? "HTTP %d (%s), not done yet"
+						: "HTTP %d (%s), which proves nothing", evidence->status, outcome->category);
 	if (outcome->verdict == AL_VERDICT_REJECTED)
 		return psprintf("refused with HTTP %d", evidence->status);
 	for (int i = 0; i < lengthof(words); i++)

@@ -120,6 +120,7 @@ ruled(const AlEvidence *evidence, const AlOutcome *rule)
 {
 	AlOutcome	outcome = *rule;
 
+	outcome.ruled = true;
 	if (!evidence->replayed)
 		return outcome;
 	switch (rule->verdict)

@@ -68,6 +68,7 @@ typedef struct AlOutcome
 	bool		conclusive;		/* decides for all earlier attempts with this key too */
 	bool		ends_resending; /* unknown, and sending again can teach nothing new */
 	bool		event;			/* deserves an event of its own (a re-send was blocked) */
+	bool		ruled;			/* a rule of the tool said so */
 	const char *category;		/* one of the constants below, or a rule's; not owned */
 } AlOutcome;
 

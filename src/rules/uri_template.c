@@ -75,6 +75,7 @@ static bool begins_query(const Operator *operator);
 static bool leaves_path(const char *text, size_t len);
 static bool is_dot_segment(const char *segment, size_t len);
 static bool is_encoded_slash(const char *text, size_t len);
+static bool is_encoded_semicolon(const char *text, size_t len);
 static bool is_triplet(const char *text, size_t len);
 static bool is_unreserved(unsigned char c);
 static bool is_reserved(unsigned char c);
@@ -400,14 +401,14 @@ leaves_path(const char *text, size_t len)
 	return memchr(text, '?', len) != NULL || memchr(text, '#', len) != NULL;
 }
 
-/* Whether a segment reads as "." or "..", with "%2e" for a dot and up to any ';'. */
+/* Whether a segment reads as "." or "..", with "%2e" for a dot and up to any ';' or "%3b". */
 static bool
 is_dot_segment(const char *segment, size_t len)
 {
 	int			dots = 0;
 	size_t		i = 0;
 
-	while (i < len && segment[i] != ';')
+	while (i < len && segment[i] != ';' && !is_encoded_semicolon(segment + i, len - i))
 	{
 		if (segment[i] == '.')
 			i++;
@@ -428,6 +429,13 @@ is_encoded_slash(const char *text, size_t len)
 	return len >= 3 && text[0] == '%' &&
 		((text[1] == '2' && (text[2] == 'f' || text[2] == 'F')) ||
 		 (text[1] == '5' && (text[2] == 'c' || text[2] == 'C')));
+}
+
+/* Whether text begins with "%3b". */
+static bool
+is_encoded_semicolon(const char *text, size_t len)
+{
+	return len >= 3 && text[0] == '%' && text[1] == '3' && (text[2] == 'b' || text[2] == 'B');
 }
 
 /* Whether text begins with a percent-encoded octet. */

@@ -53,9 +53,9 @@ typedef bool (*AlUriVisit) (const AlUriVariable *variable, void *arg);
  * Expand a template of len bytes into out, which has room for size bytes and
  * ends in NUL; *out_len is the length without it.  Segments are checked after
  * percent-decoding their dots, between encoded slashes too and without their
- * ";parameters", because there are servers that read "%2e%2e", "..%2f" and "..;x"
- * as "..".  On failure *at is the offset in the
- * template where it happened, and out is unspecified.
+ * ";parameters", encoded or not, because there are servers that read "%2e%2e",
+ * "..%2f" and "..;x" as "..".  On failure *at is the offset in the template
+ * where it happened, and out is unspecified.
  */
 extern AlUriResult al_uri_expand(const char *template, size_t len,
 								 AlUriLookup lookup, void *arg,

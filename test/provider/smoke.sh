@@ -141,6 +141,7 @@ done <<-'TABLE'
 	reset_before 56/000 1/0/0/0
 	status:503 0/503 1/0/0/1
 	execstatus:500 0/500 1/1/0/1
+	loststatus:201 52/000 1/1/0/0
 	cuthead 0/200 1/1/0/1
 	statusline:HTTP/1.1%25202000%2520OK 1/000 1/1/0/1
 	truncated 18/200 1/1/0/1

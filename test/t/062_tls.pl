@@ -57,7 +57,7 @@ sub destination
 	my $name = 'tls-' . ++$n;
 	my $keys = $o{keyed} ? '{"window": "24h", "replay_header": "Idempotent-Replayed"}' : '"none"';
 	my $tls = defined $o{tls} ? ", \"tls\": $o{tls}" : '';
-	$node->safe_psql('postgres', "SELECT actionledger.create_service('$name', '$url', '{\"allow_private\": true, \"idempotency\": $keys$tls}')");
+	$node->safe_psql('postgres', "SELECT actionledger.create_service('$name', '$url', '{\"allow_private\": true, \"idempotency\": $keys, \"breaker\": {\"failures\": 1000}$tls}')");
 	refund_tool($node, name => $name, service => $name, mode => $o{keyed} ? 'keyed' : 'unkeyed', attempts => 3, timeout => '10s', %o);
 	return $name;
 }
@@ -295,9 +295,12 @@ for my $version (qw(tls1_2 tls1_3))
 # ---------------------------------------------------------------------------
 {
 	my $plain = start_provider();
-	my $id = go(destination($plain->{url} =~ s/^http:/https:/r, tls => $ours), 'failed', 'none');
-	is(story($id), 'failed none retries_exhausted' . ' not_sent/tls' x 3, 'https to a server without TLS: not sent');
+	my $id = go(destination($plain->{url} =~ s/^http:/https:/r, tls => $ours, timeout => '700ms'), 'failed', 'none');
+	is(story($id), 'failed none retries_exhausted' . ' not_sent/timeout_before_send' x 3, 'https to a server without TLS, which waits for more: not sent');
 	is(requests($plain), 0, 'and not sent in plain text either');
+	my $blunt = start_raw_server(sub { my ($c) = @_; sysread $c, my $hello, 1000; syswrite $c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"; });
+	$id = go(destination($blunt->{url} =~ s/^http:/https:/r, tls => $ours), 'failed', 'none');
+	is(story($id), 'failed none retries_exhausted' . ' not_sent/tls' x 3, 'https to a server that answers in plain text: not sent, and its answer is none');
 
 	$id = go(destination($plain->{url}), 'confirmed', 'none');
 	is(story($id), 'confirmed none - confirmed/confirmed+', 'http where the URL says so');
@@ -311,9 +314,9 @@ for my $version (qw(tls1_2 tls1_3))
 
 	# Neither a redirect nor a header changes the scheme.
 	my $before = requests($plain);
-	for my $do ("status:301;Location:$plain->{url}/unkeyed/refunds", "status:503;Location:$plain->{url}/;Alt-Svc:h2=\":$plain->{port}\"%252C clear;Strict-Transport-Security:max-age=0")
+	for my $do ("status:301;Location:$plain->{url}/unkeyed/refunds", "status:503;Location:$plain->{url}/;Alt-Svc:h2=%2522:$plain->{port}%2522;Strict-Transport-Security:max-age=0")
 	{
-		$id = go(destination($good->{url}, tls => $ours, do => $do =~ s/ /%20/gr), 'needs_reconciliation', 'review');
+		$id = go(destination($good->{url}, tls => $ours, do => $do), 'needs_reconciliation', 'review');
 		is(scalar(received($good, $id)), 1, 'a redirect from https to http: one request');
 	}
 	is(requests($plain), $before, 'and none in plain text');

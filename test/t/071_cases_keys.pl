@@ -5,7 +5,7 @@
 # them is said where it would be tested.
 use strict;
 use warnings;
-use Digest::SHA qw(sha256_hex);
+use IPC::Run ();
 use JSON::PP;
 use Test::More;
 use lib 'test/lib';
@@ -55,7 +55,7 @@ sub failure
 # All that is stored, and all that has arrived: to show that nothing has changed.
 sub stored
 {
-	return $node->safe_psql('postgres', 'SELECT a FROM actionledger.action a ORDER BY action_id');
+	return $node->safe_psql('postgres', 'SELECT action_id, identity, md5(a::text) FROM actionledger.action a ORDER BY action_id');
 }
 
 sub arrived
@@ -171,8 +171,8 @@ subtest 'case 15: no key and no header of one action is on the next' => sub {
 				my $buffer = '';
 				while (1)
 				{
-					until ($buffer =~ /\A(.*?\r\n\r\n)/s) { sysread $c, $buffer, 65536, length $buffer or return; }
-					my $head = $1;
+					while ($buffer !~ /\r\n\r\n/) { sysread $c, $buffer, 65536, length $buffer or return; }
+					my ($head) = $buffer =~ /\A(.*?\r\n\r\n)/s;
 					my ($length) = $head =~ /^content-length: (\d+)/im;
 					while (length($buffer) < length($head) + ($length // 0)) { sysread $c, $buffer, 65536, length $buffer or return; }
 					my $request = substr $buffer, 0, length($head) + ($length // 0), '';
@@ -253,7 +253,7 @@ subtest 'case 15: no key and no header of one action is on the next' => sub {
 	is_deeply(\%seen, { map { $_ => 23 } qw(alpha beta gamma delta) }, 'and all have what is their own');
 	is(scalar(grep { $_ != 1 } values %keys), 0, 'no key arrived twice');
 	is(scalar keys %keys, 69, 'each of those that send one has a key of its own, for the same business reference too');
-	cmp_ok(scalar(grep { keys %$_ > 1 || 1 } keys %connections), '<', 92, 'and connections were used again');
+	cmp_ok(scalar keys %connections, '<', 92, 'and connections were used again');
 };
 
 subtest 'case 18: "already used" as the answer to a retry is no failure' => sub {
@@ -339,12 +339,12 @@ subtest 'case 19: a stored 500 ends in bounded same-key retries, a 429 was not e
 	turns_pass($node, 3);
 	is_deeply([ scalar(received($p, $id)), effects($p, $id) ], [ 1, 1 ], 'unkeyed: a 500 is sent once');
 
-	# 429 comes before the key: nothing was executed, the key is free, and its window has not begun.
+	# 429 comes before the key: nothing was executed, and the key is free.
 	for my $service (qw(keyed unkeyed))
 	{
-		refund_tool($node, service => $service, mode => $service, name => "case19 429 $service", do => 'status:429;Retry-After:1,status:429,ok', attempts => 5, base => '50ms', cap => '100ms');
+		refund_tool($node, service => $service, mode => $service, name => "case19 429 $service", do => 'status:429;Retry-After:2,status:429,ok', attempts => 5, base => '50ms', cap => '100ms');
 		$id{$service} = perform($node, "case19 429 $service", "case19-429-$service");
-		poll_sql($node, "SELECT status = 'prepared' AND next_step = 'send' AND sends >= 1 AND key_ends_at IS NULL FROM actionledger.action WHERE action_id = $id{$service}", 'refused for now');
+		poll_sql($node, "SELECT status = 'prepared' AND next_step = 'send' AND known = 'rejected_transient' FROM actionledger.action WHERE action_id = $id{$service}", 'refused for now');
 		pass("429 $service: prepared again, as it was not executed");
 	}
 	for my $service (qw(keyed unkeyed))

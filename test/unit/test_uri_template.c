@@ -330,7 +330,10 @@ check_encode(void)
 	is_int((long long) len, 14, "with its length");
 	ok(!al_uri_encode("a b&\xc3\xbc", 6, out, 14, &len), "what does not fit is refused");
 	ok(al_uri_has_dot_segment("/a/%2E/b", 8), "an encoded dot is a dot segment");
+	ok(al_uri_has_dot_segment("/a/..;x/b", 9), "parameters do not hide one");
+	ok(al_uri_has_dot_segment("/a/..%3Bx%2fb", 13), "nor do encoded ones");
 	ok(!al_uri_has_dot_segment("/a/.b/..c", 9), "names with dots are not");
+	ok(!al_uri_has_dot_segment("/a/x;../b%3b..", 14), "nor are parameters of dots");
 }
 
 static bool
