@@ -101,14 +101,15 @@ CREATE VIEW actionledger.review_queue WITH (security_barrier) AS
 COMMENT ON VIEW actionledger.review_queue IS 'What a person must decide: what is known, what may be done, and the statement to paste';
 
 CREATE VIEW actionledger.attempts WITH (security_barrier) AS
-    SELECT at.action_id, at.attempt, at.kind, at.started_at, at.finished_at - at.started_at AS took, at.deadline, at.sent, at.http_status,
+    SELECT at.action_id, at.attempt, at.kind, at.started_at, at.finished_at - at.started_at AS took, at.sent, at.http_status,
            at.verdict, at.category, at.detail, make_interval(secs => at.retry_after_s) AS retry_after, at.external_ref,
            at.incarnation, at.truncated,
            jsonb_strip_nulls(jsonb_build_object('resolved_us', at.resolved_us, 'connected_us', at.connected_us, 'tls_us', at.tls_us,
                                                 'first_byte_us', at.first_byte_us, 'total_us', at.total_us)) AS timing,
            (SELECT jsonb_object_agg(lower(split_part(line, ': ', 1)), substr(line, strpos(line, ': ') + 2))
               FROM regexp_split_to_table(at.response_headers, E'\n') AS line WHERE line <> '') AS response_headers,
-           encode(substr(at.body, 1, 1000), 'escape') AS body_excerpt
+           encode(substr(at.body, 1, 1000), 'escape') AS body_excerpt,
+           at.deadline
     FROM actionledger.attempt at JOIN actionledger.action a USING (action_id)
     WHERE actionledger._may_see(a.requested_by, a.owner);
 COMMENT ON VIEW actionledger.attempts IS 'Every send: when, how it ended, what that proves. sent is false only with proof; an open attempt has no verdict yet';

@@ -100,6 +100,19 @@ al_resolve(PG_FUNCTION_ARGS)
 					   psprintf("decided: %s, by %s", outcome, who));
 }
 
+/* Says when a retried action goes out. */
+static char *
+retry_message(const AlStanding *standing, const AlDecision *decision)
+{
+	const char *what = decision->step == AL_STEP_SEND ? "goes out" : "is sent again";
+	AlRosterBreaker breaker;
+
+	if (al_roster_breaker(MyDatabaseId, standing->service_id, &breaker) && breaker.open)
+		return psprintf("%s with the same key when its service has recovered: it failed %d times in a row, and the next probe goes at %s",
+						what, breaker.failures, al_words_time(breaker.probe_at));
+	return psprintf("%s at once, with the same key", what);
+}
+
 /* retry(action_id, note, force) */
 Datum
 al_retry(PG_FUNCTION_ARGS)
@@ -137,8 +150,7 @@ al_retry(PG_FUNCTION_ARGS)
 	record_event(action_id, "retry", move.status, who, fcinfo, 1, -1);
 	al_session_end(&session);
 	al_wakeup_at_commit(DT_NOBEGIN);
-	return decided_row(fcinfo, action_id, move.status, move.step,
-					   decision.step == AL_STEP_SEND ? "goes out at once, with the same key" : "is sent again at once, with the same key");
+	return decided_row(fcinfo, action_id, move.status, move.step, retry_message(standing, &decision));
 }
 
 /* cancel(action_id, note) */
