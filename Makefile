@@ -6,12 +6,13 @@
 #   make bench             the measurements
 #   make schema-suite SUITE=dir
 #                          the public JSON Schema suite in that folder
+#   make fuzz              the fuzz targets, with clang
 #
-# The last four need only make, bash and apt-get: they install what is
-# missing and hand over to scripts in test/ (see test/README.md).  WERROR=1
-# makes warnings errors.
+# check, demo, bench and schema-suite need only make, bash and apt-get: they
+# install what is missing and hand over to scripts in test/ (see
+# test/README.md).  WERROR=1 makes warnings errors.
 
-SCRIPT_GOALS := check demo bench schema-suite
+SCRIPT_GOALS := check demo bench schema-suite fuzz
 .DEFAULT_GOAL := all
 .PHONY: all fault unit provider resolver rawloop layers $(SCRIPT_GOALS)
 
@@ -32,6 +33,9 @@ bench:
 
 schema-suite:
 	@bash test/schema-suite/run '$(SUITE)'
+
+fuzz:
+	@bash test/fuzz/run
 
 # Other goals of the same command line.
 OTHER_GOALS := $(filter-out $(SCRIPT_GOALS),$(MAKECMDGOALS))
@@ -54,6 +58,7 @@ PG_SOURCES := $(sort $(wildcard src/*.c))
 RULES_SOURCES := $(sort $(wildcard src/rules/*.c))
 WIRE_SOURCES := $(sort $(wildcard src/wire/*.c))
 UNIT_SOURCES := $(sort $(wildcard test/unit/test_*.c))
+FUZZ_SOURCES := $(filter-out test/fuzz/replay.c,$(sort $(wildcard test/fuzz/*.c)))
 PROVIDER_SOURCES := $(sort $(wildcard test/provider/*.c))
 
 # src/x.c -> build/pg/x.o, src/rules/x.c -> build/rules/x.o, ...
@@ -152,6 +157,16 @@ $(filter-out $(FAULT_UNIT_TESTS),$(UNIT_TESTS)): build/unit/%: test/unit/%.c bui
 	$(COMPILE) $(PLAIN_CPPFLAGS) $(DEPENDENCIES) -o $@ $< build/libwire.a build/librules.a $(UNIT_LIBS)
 $(FAULT_UNIT_TESTS): build/unit/%: test/unit/%.c build/fault/libwire.a build/fault/librules.a Makefile
 	$(COMPILE) $(PLAIN_CPPFLAGS) -DAL_FAULT_BUILD $(DEPENDENCIES) -o $@ $< build/fault/libwire.a build/fault/librules.a $(UNIT_LIBS)
+
+# The kept inputs of the fuzz targets, run without a fuzzer: the targets' entry
+# points get names of their own.
+FUZZ_OBJS := $(FUZZ_SOURCES:test/fuzz/%.c=build/fuzz/replay/%.o)
+FUZZ_TARGETS_LISTED := $(patsubst test/fuzz/%.c,TARGET(%),$(FUZZ_SOURCES))
+unit: build/unit/test_fuzz_corpus
+$(FUZZ_OBJS): build/fuzz/replay/%.o: test/fuzz/%.c test/fuzz/fuzz.h $(wildcard src/rules/*.h) Makefile
+	$(COMPILE) $(PLAIN_CPPFLAGS) -DLLVMFuzzerTestOneInput=fuzz_$* -c -o $@ $<
+build/unit/test_fuzz_corpus: test/fuzz/replay.c $(FUZZ_OBJS) build/librules.a test/unit/tap.h Makefile
+	$(COMPILE) $(PLAIN_CPPFLAGS) '-DFUZZ_TARGETS=$(FUZZ_TARGETS_LISTED)' -o $@ $< $(FUZZ_OBJS) build/librules.a $(UNIT_LIBS)
 
 # The HTTP server of the tests.
 provider: build/provider

@@ -46,6 +46,10 @@ typedef struct AlIdempotency
 	bool		replays_errors;
 } AlIdempotency;
 
+/* Names of headers that a definition reads from answers: their length, and how many rules may name. */
+#define AL_ANSWER_HEADER_MAX 60
+#define AL_RULE_HEADERS 8
+
 /* One of a tool's outcome rules, tried in order before the defaults (classify.h). */
 typedef struct AlRule
 {

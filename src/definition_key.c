@@ -156,8 +156,11 @@ read_place(AlPlace place, KeyOptions *options)
 		al_definition_header(al_place_member(place, "header"), key->name, "x", false, &ignored);
 	}
 	ignored = NIL;
-	if (key->replay_header != NULL)
-		al_definition_header(al_place_member(place, "replay_header"), key->replay_header, "x", false, &ignored);
+	if (key->replay_header == NULL)
+		return;
+	al_definition_header(al_place_member(place, "replay_header"), key->replay_header, "x", false, &ignored);
+	if (strlen(key->replay_header) > AL_ANSWER_HEADER_MAX)
+		al_definition_error(al_place_member(place, "replay_header"), NULL, "the name is longer than %d bytes", AL_ANSWER_HEADER_MAX);
 }
 
 /* What the key looks like, and whether such a key can exist. */

@@ -18,6 +18,7 @@ static void read_verdict(AlPlace place, const JsonbValue *value, void *target);
 static void parse_jsonpath(const char *text);
 static bool parse_status(const char *text, AlRule *rule);
 static void check_rule(AlPlace place, AlRule *rule, bool has_verdict);
+static void check_header_count(AlPlace place, const List *rules);
 
 /* The rule being read, and what was said of it. */
 typedef struct RuleReader
@@ -58,6 +59,7 @@ al_definition_outcome(AlPlace place, const JsonbValue *value, void *target)
 		check_rule(here, &reader.rule, reader.has_verdict);
 		tool->outcome = lappend(tool->outcome, memcpy(palloc(sizeof(AlRule)), &reader.rule, sizeof(AlRule)));
 	}
+	check_header_count(place, tool->outcome);
 }
 
 char *
@@ -91,6 +93,32 @@ check_rule(AlPlace place, AlRule *rule, bool has_verdict)
 	if (strlen(rule->category) > MAX_CATEGORY || strspn(rule->category, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(rule->category))
 		al_definition_error(al_place_member(place, "category"), "Write a word such as key_conflict.",
 							"a category has up to %d lower-case letters, digits and underscores", MAX_CATEGORY);
+}
+
+/* A rule whose header is not kept would never hold: what is kept has room for so many. */
+static void
+check_header_count(AlPlace place, const List *rules)
+{
+	const char *names[AL_RULE_HEADERS];
+	int			n = 0;
+	ListCell   *cell;
+
+	foreach(cell, rules)
+	{
+		const char *name = ((const AlRule *) lfirst(cell))->header;
+		int			i = 0;
+
+		if (name == NULL)
+			continue;
+		while (i < n && strcmp(names[i], name) != 0)
+			i++;
+		if (i < n)
+			continue;
+		if (n == AL_RULE_HEADERS)
+			al_definition_error(place, "Tell the answers apart by status or body.",
+								"the rules name more than %d headers", AL_RULE_HEADERS);
+		names[n++] = name;
+	}
 }
 
 /* 409, "4xx" or "500-599". */
@@ -141,7 +169,7 @@ read_header(AlPlace place, const JsonbValue *value, void *target)
 		rule->header_value = pstrdup(start);
 	}
 	rule->header = text;
-	if (text[0] == '\0' || strlen(text) > 60 ||
+	if (text[0] == '\0' || strlen(text) > AL_ANSWER_HEADER_MAX ||
 		strspn(text, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != strlen(text) ||
 		(rule->header_value != NULL && rule->header_value[0] == '\0'))
 		al_definition_error(place, "Write a header's name, or its name and value such as \"X-Status: queued\".",

@@ -33,7 +33,7 @@ typedef struct AlFlight
 	AlLane	   *lane;
 	const char *keep[16];		/* names of the answer's headers that are kept */
 	char		key_place[80];	/* of the standing */
-	char		names[512];		/* of those that the definition names */
+	char		names[(AL_RULE_HEADERS + 1) * (AL_ANSWER_HEADER_MAX + 1)];	/* of those that the definition names */
 } AlFlight;
 
 /* An ended attempt in the queue to be recorded. */

@@ -147,9 +147,9 @@ static const char *const known_names[AL_N_KNOWN] = {
 	[AL_KNOWN_UNKNOWN_ENDED] = "unknown_ended",
 };
 
-static AlKnown fold_first(AlActionType type, const AlOutcome *outcome);
+static AlKnown fold_first(const AlOutcome *outcome);
 static AlKnown fold_open(AlActionType type, AlKnown before, const AlOutcome *outcome);
-static AlKnown ended(AlActionType type);
+static AlKnown refused_later(AlActionType type);
 static Pressure pressure_of(const AlSituation *situation);
 static Column column_of(const AlSituation *situation);
 static AlDecision resolve(Cell cell, const AlSituation *situation);
@@ -168,14 +168,14 @@ al_policy_fold(AlActionType type, AlKnown before, const AlOutcome *outcome)
 	if (before == AL_KNOWN_REJECTED)
 		return AL_KNOWN_REJECTED;
 	if (conclusive)
-		return fold_first(type, outcome);
+		return fold_first(outcome);
 	if (al_policy_is_open(before))
 		return fold_open(type, before, outcome);
 
 	/* A send that never left does not undo that an earlier one was refused. */
 	if (before == AL_KNOWN_REJECTED_TRANSIENT && outcome->verdict == AL_VERDICT_NOT_SENT)
 		return before;
-	return fold_first(type, outcome);
+	return fold_first(outcome);
 }
 
 /* Says whether an effect may exist that nobody has confirmed. */
@@ -243,7 +243,7 @@ al_known_parse(const char *name, AlKnown *out)
 
 /* Gives what one outcome proves by itself. */
 static AlKnown
-fold_first(AlActionType type, const AlOutcome *outcome)
+fold_first(const AlOutcome *outcome)
 {
 	switch (outcome->verdict)
 	{
@@ -254,26 +254,26 @@ fold_first(AlActionType type, const AlOutcome *outcome)
 		case AL_VERDICT_CONFIRMED:
 			return AL_KNOWN_CONFIRMED;
 		case AL_VERDICT_IN_PROGRESS:
-			return outcome->ends_resending ? ended(type) : AL_KNOWN_IN_PROGRESS;
+			return outcome->ends_resending ? AL_KNOWN_UNKNOWN_ENDED : AL_KNOWN_IN_PROGRESS;
 		case AL_VERDICT_UNKNOWN:
 			break;
 	}
-	return outcome->ends_resending ? ended(type) : AL_KNOWN_UNKNOWN;
+	return outcome->ends_resending ? AL_KNOWN_UNKNOWN_ENDED : AL_KNOWN_UNKNOWN;
 }
 
 /* Folds an outcome that speaks for its own attempt only into an open one. */
 static AlKnown
 fold_open(AlActionType type, AlKnown before, const AlOutcome *outcome)
 {
-	if (outcome->ends_resending)
-		return ended(type);
+	if (outcome->ends_resending && outcome->verdict != AL_VERDICT_REJECTED)
+		return AL_KNOWN_UNKNOWN_ENDED;
 
 	switch (outcome->verdict)
 	{
 		case AL_VERDICT_NOT_SENT:
 			return before;
 		case AL_VERDICT_REJECTED:
-			return outcome->transient ? before : ended(type);
+			return outcome->transient ? before : refused_later(type);
 		case AL_VERDICT_CONFIRMED:
 			return AL_KNOWN_CONFIRMED;
 		case AL_VERDICT_IN_PROGRESS:
@@ -284,9 +284,9 @@ fold_open(AlActionType type, AlKnown before, const AlOutcome *outcome)
 	return before == AL_KNOWN_UNKNOWN_ENDED ? before : AL_KNOWN_UNKNOWN;
 }
 
-/* Gives what the end of re-sending leaves known: a read has no effect to be unsure of. */
+/* Gives what a refusal for good leaves known of an open outcome: a read has no effect to be unsure of. */
 static AlKnown
-ended(AlActionType type)
+refused_later(AlActionType type)
 {
 	return type == AL_TYPE_READ_ONLY ? AL_KNOWN_REJECTED : AL_KNOWN_UNKNOWN_ENDED;
 }

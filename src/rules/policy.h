@@ -99,12 +99,13 @@ typedef struct AlDecision
  * Fold one more attempt into what was known.  Any confirmed is confirmed; else
  * any unknown or in_progress counts; only without one do rejected and not_sent
  * decide.  A conclusive outcome decides for all earlier attempts.  A permanent
- * rejection, or an outcome that ends re-sending, after an unknown one gives
- * AL_KNOWN_UNKNOWN_ENDED, which later unknowns do not undo (a read_only action,
- * which has no effect to be unsure of, is simply rejected).  Attempts of
- * terminal knowledge (confirmed, rejected) change nothing, except that
- * confirmed always wins.  Of in_progress and unknown the later one counts.  An
- * unknown outcome is never conclusive, whatever its flag says.
+ * rejection after an unknown one gives AL_KNOWN_UNKNOWN_ENDED, which later
+ * unknowns do not undo (a read_only action, which has no effect to be unsure of,
+ * is simply rejected); so does an outcome that ends re-sending, for every type,
+ * because it answers nothing.  Attempts of terminal knowledge (confirmed,
+ * rejected) change nothing, except that confirmed always wins.  Of in_progress
+ * and unknown the later one counts.  An unknown outcome is never conclusive,
+ * whatever its flag says.
  */
 extern AlKnown al_policy_fold(AlActionType type, AlKnown before, const AlOutcome *outcome);
 

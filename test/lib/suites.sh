@@ -132,6 +132,9 @@ suite_unit() {
 			run_tap "$name" "$UNIT_LIMIT" "build/unit/$name"
 		fi
 	done
+	if wanted fuzz/corpus; then
+		run_tap fuzz_corpus "$UNIT_LIMIT" build/unit/test_fuzz_corpus
+	fi
 }
 
 # Count the results of pg_regress in the file $1, in the format of 15 and in

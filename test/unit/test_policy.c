@@ -376,7 +376,6 @@ static unsigned
 expect_fold(AlActionType type, AlKnown before, const AlOutcome *o)
 {
 	bool		reads = type == AL_TYPE_READ_ONLY;
-	unsigned	no_meaning = reads && o->ends_resending && o->verdict != AL_VERDICT_UNKNOWN ? BIT(AL_KNOWN_REJECTED) : 0;
 
 	if (before == AL_KNOWN_CONFIRMED || o->verdict == AL_VERDICT_CONFIRMED)
 		return BIT(AL_KNOWN_CONFIRMED);
@@ -386,14 +385,14 @@ expect_fold(AlActionType type, AlKnown before, const AlOutcome *o)
 	if (o->verdict == AL_VERDICT_UNKNOWN)
 	{
 		if (o->ends_resending)
-			return reads ? BIT(AL_KNOWN_REJECTED) : BIT(AL_KNOWN_UNKNOWN_ENDED);
+			return BIT(AL_KNOWN_UNKNOWN_ENDED);
 		return before == AL_KNOWN_UNKNOWN_ENDED ? BIT(AL_KNOWN_UNKNOWN_ENDED) : BIT(AL_KNOWN_UNKNOWN);
 	}
 	if (o->verdict == AL_VERDICT_IN_PROGRESS)
 	{
 		/* Nothing says whether "at it" re-opens what had ended; it stays open either way. */
 		if (before == AL_KNOWN_UNKNOWN_ENDED || o->ends_resending)
-			return BIT(AL_KNOWN_UNKNOWN_ENDED) | BIT(AL_KNOWN_IN_PROGRESS) | no_meaning;
+			return BIT(AL_KNOWN_UNKNOWN_ENDED) | BIT(AL_KNOWN_IN_PROGRESS);
 		return BIT(AL_KNOWN_IN_PROGRESS);
 	}
 	if (o->verdict == AL_VERDICT_REJECTED && !o->transient)
@@ -405,7 +404,7 @@ expect_fold(AlActionType type, AlKnown before, const AlOutcome *o)
 
 	/* not_sent, or a transient rejection */
 	if (is_open(before) && !o->conclusive)
-		return BIT(before) | (o->ends_resending ? BIT(AL_KNOWN_UNKNOWN_ENDED) : 0) | no_meaning;
+		return BIT(before) | (o->ends_resending ? BIT(AL_KNOWN_UNKNOWN_ENDED) : 0);
 	if (o->verdict == AL_VERDICT_REJECTED)
 		return BIT(AL_KNOWN_REJECTED_TRANSIENT);
 	if (before == AL_KNOWN_REJECTED_TRANSIENT)	/* not every send was proven undelivered */
@@ -503,8 +502,6 @@ refuses_for_good(AlActionType type, const AlOutcome *list, int i)
 {
 	bool		in_doubt = false;
 
-	if (type == AL_TYPE_READ_ONLY && list[i].verdict == AL_VERDICT_UNKNOWN && list[i].ends_resending)
-		return true;
 	if (list[i].verdict != AL_VERDICT_REJECTED || list[i].transient)
 		return false;
 	for (int k = 0; k < i; k++)
