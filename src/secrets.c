@@ -52,6 +52,7 @@ static bool append_secret(StringInfo out, const char *name, size_t len, char **m
 static bool append_basic(StringInfo out, const char *text, size_t len, char **missing);
 static const char *basic_end(const char *text);
 static const char *user_end(const char *text, size_t len);
+static void check_secret(const char *name, const char *value);
 
 /* Resolves the references of a header line. */
 char *
@@ -244,10 +245,42 @@ al_set_secret(PG_FUNCTION_ARGS)
 	values[0] = PG_GETARG_DATUM(0);
 	values[1] = PG_ARGISNULL(1) ? (Datum) 0 : PG_GETARG_DATUM(1);
 	values[2] = CStringGetTextDatum(who);
+	check_secret(text_to_cstring(PG_GETARG_TEXT_PP(0)), PG_ARGISNULL(1) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	al_session_begin(&session, true);
 	n = al_statement_run(PG_ARGISNULL(1) ? &delete_secret : &upsert_secret, values, NULL);
 	al_session_end(&session);
 	PG_RETURN_TEXT_P(cstring_to_text(!PG_ARGISNULL(1) ? "set" : n > 0 ? "removed" : "there was no such secret"));
+}
+
+/*
+ * Refuses a name that no reference can spell and a value that no header can
+ * hold; value is NULL to remove.  The table's own constraints would tell the
+ * value in their message.
+ */
+static void
+check_secret(const char *name, const char *value)
+{
+	size_t		len = value != NULL ? strlen(value) : 1;
+
+	if (name[0] == '\0' || strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") != strlen(name))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid name of a secret"),
+				 errdetail("A name has letters, digits, and the characters _ . -, and at least one of them."),
+				 errhint("Use the name that stands in {secret:name}.")));
+	while (len > 0 && value != NULL && (value[len - 1] == '\n' || value[len - 1] == '\r'))
+		len--;
+	for (size_t i = 0; value != NULL && i < len; i++)
+	{
+		if ((unsigned char) value[i] < 0x20 || (unsigned char) value[i] > 0x7e)
+			len = 0;
+	}
+	if (len == 0 || len > AL_SECRET_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value of secret \"%s\"", name),
+				 errdetail("A secret is one line of 1 to %d characters of printable ASCII.", AL_SECRET_MAX),
+				 errhint("Pass NULL to remove a secret.")));
 }
 
 /* Appends user:password in base64 (RFC 7617); a user that holds a colon would mean another one. */

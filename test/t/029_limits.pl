@@ -128,6 +128,13 @@ poll_sql($node, "SELECT status = 'confirmed' FROM actionledger.actions WHERE act
 is($seen->{auth}, 'Bearer canary-4712', 'rotated without a restart');
 my $dump = qx{pg_dump -h @{[ $node->host ]} -p @{[ $node->port ]} postgres};
 unlike($dump, qr/canary-471/, 'no secret in a dump');
+for my $bad (q{'no name', 'canary-4713'}, q{'', 'canary-4713'}, q{'name', E'canary-4713\nx'}, q{'name', repeat('canary-4713', 1000)}, q{'name', ''}, q{'name', E'\n'})
+{
+	my ($out, $err) = ('', '');
+	$node->psql('postgres', "SELECT actionledger.set_secret($bad)", stdout => \$out, stderr => \$err);
+	like($err, qr/ERROR:  invalid (name of a|value of) secret/, "set_secret refuses $bad");
+	unlike($err, qr/canary/, 'and does not tell it');
+}
 
 $node->stop;
 done_testing();

@@ -209,6 +209,9 @@ sub play_answers
 	my $kept = $node->safe_psql('postgres',
 		"SELECT DISTINCT t.response_headers ->> 'x-message-id' FROM actionledger.attempts t JOIN actionledger.actions a USING (action_id) WHERE a.tool = 'sendgrid_mail' AND a.status = 'confirmed'");
 	is($kept, '14c5d75ce93', 'sendgrid_mail: the message id is kept with the attempt');
+	my $words = $node->safe_psql('postgres', q{SELECT string_agg(DISTINCT error_message, '; ' ORDER BY error_message) FROM actionledger.action
+		JOIN actionledger.tool t USING (tool_id) WHERE t.name = 'book_slot' AND error_message LIKE '%(slot_taken)%'});
+	is($words, '2 sends, outcome unknown; the last: refused with HTTP 409 (slot_taken); refused with HTTP 409 (slot_taken)', 'an outcome rule is named in the words');
 	return;
 }
 
