@@ -274,7 +274,8 @@ CREATE TYPE actionledger._move AS (
     result         jsonb,
     confirmed_by   text,
     error_code     text,
-    error_message  text
+    error_message  text,
+    forgiven       int
 );
 COMMENT ON TYPE actionledger._move IS 'Where an action goes';
 

@@ -177,9 +177,12 @@ consider(Draft *draft, AlDueAction *action, AlLane *lane)
 		block(draft, action, "permission_revoked",
 			  psprintf("role %s may no longer perform %s", action->requested_by, tool->name));
 	else if (!al_registry_resendable(tool, action->standing.key_place) && lane->unsent + lane->taken_unproven >= al_max_unproven)
+	{
+		lane->unproven_wait = true;
 		return false;
+	}
 	else if ((headers = request_headers(draft, action, &missing)) == NIL)
-		block(draft, action, "secret_missing", psprintf("secret \"%s\" is missing or unusable", missing));
+		block(draft, action, "secret_missing", psprintf("secret \"%s\" is missing or unusable: set it with set_secret or as a file, then retry", missing));
 	else
 		add_claimed(draft, action, lane, tool, headers);
 	return true;

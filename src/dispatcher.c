@@ -265,6 +265,7 @@ loop(AlWorkerSlot *slot)
 {
 	WaitEventSet *events = create_events();
 	TimestampTz next_scan = 0;
+	TimestampTz last = 0;
 
 	while (!ShutdownRequestPending && !dispatcher.gone)
 	{
@@ -287,6 +288,13 @@ loop(AlWorkerSlot *slot)
 			next_scan = 0;		/* the interval may be another one */
 		}
 		now = GetCurrentTimestamp();
+		if (now < last)
+		{
+			/* Somebody has set the clock back: what was to be later would be much later. */
+			al_lanes_rescan(&dispatcher.lanes);
+			next_scan = dispatcher.retry_at = dispatcher.ended_since = 0;
+		}
+		last = now;
 		announced = take_announcements(slot);
 		if (now >= next_scan || (announced && slot->state == AL_WORKER_FENCED))
 		{
@@ -397,7 +405,10 @@ look(AlWorkerSlot *slot, TimestampTz now)
 		set_state(slot, AL_WORKER_FENCED, fenced);
 	if (resumed)
 		set_state(slot, AL_WORKER_RUNNING, NULL);
-	if (dispatcher.n_ended == 0 && dispatcher.n_busy == 0 && (resumed || now >= dispatcher.orphans_at))
+	/* What this look does not get to, the next one does. */
+	if (resumed)
+		dispatcher.orphans_at = 0;
+	if (dispatcher.n_ended == 0 && dispatcher.n_busy == 0 && now >= dispatcher.orphans_at)
 		dispatcher.orphans_at = queue_orphans() ? now : DT_NOEND;
 	refusal = al_gate_table_refusal();
 	strlcpy(dispatcher.table_refusal, refusal ? refusal : "", sizeof(dispatcher.table_refusal));
@@ -446,6 +457,7 @@ turn_is_due(TimestampTz now)
 		(dispatcher.n_ended > 0 &&
 		 (al_wire_in_flight(dispatcher.wire) == 0 || now - dispatcher.ended_since >= RECORD_AFTER_US));
 	claim = dispatcher.may_send && dispatcher.n_ended == 0 &&
+		al_wire_in_flight(dispatcher.wire) < dispatcher.room &&
 		(dispatcher.lanes.generation == 0 || al_lanes_ready(&dispatcher.lanes, now));
 	return record || claim;
 }
@@ -456,7 +468,8 @@ sleep_ms(TimestampTz now, TimestampTz next_scan)
 {
 	long		wait = Max(0, TimestampDifferenceMilliseconds(now, next_scan));
 	long		wire = al_wire_timeout_ms(dispatcher.wire);
-	TimestampTz next_due = dispatcher.may_send ? al_lanes_next_due(&dispatcher.lanes, now) : DT_NOEND;
+	TimestampTz next_due = dispatcher.may_send && al_wire_in_flight(dispatcher.wire) < dispatcher.room
+		? al_lanes_next_due(&dispatcher.lanes, now) : DT_NOEND;
 
 	if (turn_is_due(now))
 		return 0;

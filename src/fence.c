@@ -123,7 +123,8 @@ al_fence_instance(void)
 
 		instance = (int64) hash_bytes_extended((const unsigned char *) text, (int) strlen(text), 0);
 		pfree(text);
-		known = true;
+		/* A standby is another place once it is promoted. */
+		known = !RecoveryInProgress();
 	}
 	return instance;
 }
@@ -134,10 +135,16 @@ al_resume_dispatch(PG_FUNCTION_ARGS)
 {
 	char	   *mode = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	char	   *who = al_role_name(GetUserId());
-	Home		here = home_here();
 	bool		copy = strcmp(mode, "copy") == 0;
-	Datum		values[3] = {CStringGetTextDatum(who), PG_GETARG_DATUM(1), Int64GetDatum(al_fence_instance())};
+	Home		here;
+	Datum		values[3];
 	AlSession	session;
+
+	PreventCommandDuringRecovery("resume_dispatch()");
+	here = home_here();
+	values[0] = CStringGetTextDatum(who);
+	values[1] = PG_GETARG_DATUM(1);
+	values[2] = Int64GetDatum(al_fence_instance());
 
 	if (!copy && strcmp(mode, "successor") != 0)
 		ereport(ERROR,

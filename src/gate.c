@@ -32,7 +32,7 @@ al_gate_is_open(XLogRecPtr commit_end)
 {
 	bool		released = true;
 
-	if (SyncRepRequested() && SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0')
+	if (max_wal_senders > 0 && SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0')
 	{
 		LWLockAcquire(SyncRepLock, LW_SHARED);
 		released = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] >= commit_end;

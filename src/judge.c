@@ -17,6 +17,7 @@
 static AlSituation situation_of(const AlStanding *standing, const AlTool *tool, AlKnown known, TimestampTz now);
 static TimestampTz due_time(const AlStanding *standing, const AlTool *tool, const AlDecision *decision,
 							int64 retry_after_s, TimestampTz now);
+static bool is_no_try(const AlEvidence *evidence, const AlOutcome *outcome);
 static AlOutcome rule_outcome(const AlRule *rule);
 static void fill_closing(const AlEnded *ended, const AlOutcome *outcome, int64 retry_after_s, bool bare, AlClosing *closing);
 static void keep_answer(const AlWireResult *result, AlClosing *closing);
@@ -39,6 +40,7 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 	AlOutcome	rule;
 	AlOutcome	outcome;
 	AlKnown		known;
+	AlStanding	counted;
 	AlSituation situation;
 	AlDecision	decision;
 	int64		retry_after_s = answer_retry_after(ended);
@@ -69,13 +71,19 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 		return;
 	}
 	known = al_policy_fold(tool->def->type, standing->known, &outcome);
-	situation = situation_of(standing, tool, known, now);
+	counted = *standing;
+	if (is_no_try(&evidence, &outcome))
+	{
+		out->move.forgive = true;
+		counted.sends--;
+	}
+	situation = situation_of(&counted, tool, known, now);
 	decision = al_policy_decide(&situation);
 
 	out->moves = true;
-	al_judge_move(standing, tool, &decision, now, &out->move);
+	al_judge_move(&counted, tool, &decision, now, &out->move);
 	out->move.known = known;
-	out->move.next_at = due_time(standing, tool, &decision, retry_after_s, now);
+	out->move.next_at = due_time(&counted, tool, &decision, retry_after_s, now);
 	out->move.clear_key_window = (known == AL_KNOWN_NOT_SENT);
 	out->move.error_message = al_words_outcome(&decision, &outcome, &ended->evidence, tool, standing->sends);
 	if (outcome.verdict == AL_VERDICT_CONFIRMED)
@@ -83,11 +91,14 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 		out->move.external_ref = out->closing.external_ref;
 		out->move.confirmed_by = evidence.replayed ? "replay" : "response";
 	}
-	if (outcome.configuration && decision.status == AL_STATUS_PREPARED)
+	/* What a definition has stopped waits for its owner, and is no try. */
+	if (outcome.configuration && situation.stop == AL_STOP_NO && known == AL_KNOWN_NOT_SENT)
 	{
+		out->move.status = AL_STATUS_PREPARED;
 		out->move.step = AL_STEP_BLOCKED;
 		out->move.next_at = DT_NOEND;
 		out->move.error_code = outcome.category;
+		out->move.error_message = al_words_blocked(outcome.category, ended->result ? ended->result->detail : "");
 	}
 	if (outcome.event)
 	{
@@ -172,6 +183,15 @@ due_time(const AlStanding *standing, const AlTool *tool, const AlDecision *decis
 			return standing->window_ends_at;
 	}
 	return DT_NOEND;
+}
+
+/* Tells whether an attempt says nothing of the destination: it was stopped on our side before anything left. */
+static bool
+is_no_try(const AlEvidence *evidence, const AlOutcome *outcome)
+{
+	return outcome->verdict == AL_VERDICT_NOT_SENT &&
+		(outcome->configuration || evidence->ending == AL_END_GATE_CLOSED ||
+		 evidence->ending == AL_END_ABORTED || evidence->ending == AL_END_LOCAL);
 }
 
 /* Says what a rule of the tool says, as an outcome. */

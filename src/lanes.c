@@ -11,6 +11,7 @@
 
 #include "lanes.h"
 #include "roster.h"
+#include "settings.h"
 
 #define LANE_BATCH 200			/* most claimed from one service in a turn */
 #define TURN_BATCH 1000			/* and from all of them */
@@ -26,12 +27,12 @@ static int64 monotonic_ms(void);
 void
 al_lanes_refresh(AlLanes *lanes, int index, int count)
 {
+	uint64		generation = al_registry_generation();
 	int32	   *numbers;
 	int			n;
 
-	if (lanes->generation == al_registry_generation())
+	if (lanes->generation == generation)
 		return;
-	lanes->generation = al_registry_generation();
 	for (int i = 0; i < lanes->n; i++)
 		lanes->lanes[i]->gone = true;
 	n = al_ledger_services(index, count, &numbers);
@@ -43,6 +44,7 @@ al_lanes_refresh(AlLanes *lanes, int index, int count)
 			lane = add_lane(lanes, numbers[i]);
 		read_lane(lane);
 	}
+	lanes->generation = generation;
 }
 
 /* Finds the lane of a service. */
@@ -126,7 +128,8 @@ al_lanes_next_due(AlLanes *lanes, TimestampTz now)
 		TimestampTz due = DT_NOEND;
 		int64		wait_ms = 0;
 
-		if (lane->gone || lane->in_flight >= lane->limit || lane->breaker.probing)
+		if (lane->gone || lane->in_flight >= lane->limit || lane->breaker.probing ||
+			(lane->unproven_wait && lane->unsent >= al_max_unproven))
 			continue;
 		for (int l = 0; l < AL_N_LEVELS; l++)
 			due = lane->levels[l].look ? now : Min(due, lane->levels[l].next_due);
@@ -217,6 +220,10 @@ al_lane_room(AlLane *lane)
 	int64		now_ms = monotonic_ms();
 	int			free = Min(lane->limit - lane->in_flight, LANE_BATCH) - lane->taken;
 
+	/* Looking again is pointless before one of them has begun. */
+	if (lane->unproven_wait && lane->unsent >= al_max_unproven)
+		return 0;
+	lane->unproven_wait = false;
 	if (lane->gone || free <= 0 || (lane->breaker.open && lane->taken > 0))
 		return 0;
 	free = al_breaker_room(&lane->breaker, now_ms, free);

@@ -38,6 +38,7 @@ typedef struct AlLane
 	int			unsent;			/* of those, unproven ones whose transmission has not begun */
 	int			taken;			/* claimed in this turn */
 	int			taken_unproven;
+	bool		unproven_wait;	/* something was left because too many unproven ones are unsent */
 	bool		gone;			/* no longer ours, or its definition cannot be read */
 	AlBreaker	breaker;
 	AlBucket	bucket;

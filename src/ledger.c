@@ -76,7 +76,7 @@ static AlStatement close_attempts = {
 };
 #define MOVE_SET \
 	"UPDATE actionledger.action a SET status = u.status::actionledger.status, next_step = u.step::actionledger.next_step, " \
-	"known = u.known::actionledger.known, claimed_by = NULL, " \
+	"known = u.known::actionledger.known, claimed_by = NULL, sends = a.sends - u.forgiven, " \
 	"key_ends_at = CASE WHEN u.clear_key THEN NULL ELSE a.key_ends_at END, " \
 	"finished_at = CASE WHEN u.status IN ('confirmed', 'failed') THEN $2::timestamptz END, " \
 	"external_ref = coalesce(u.external_ref, a.external_ref), result = coalesce(u.result, a.result), " \
@@ -354,6 +354,7 @@ move_rows(const AlMove *moves, int n, AlStatement *statement)
 		al_row_set_text(&rows, 8, move->confirmed_by);
 		al_row_set_text(&rows, 9, move->error_code);
 		al_row_set_text(&rows, 10, move->error_message);
+		al_row_set(&rows, 11, Int32GetDatum(move->forgive ? 1 : 0));
 		al_rows_add(&rows);
 	}
 	return al_rows_array(&rows, statement);

@@ -96,6 +96,7 @@ typedef struct AlMove
 	AlKnown		known;
 	TimestampTz next_at;		/* DT_NOEND: waits for a person; ignored when terminal */
 	bool		clear_key_window;	/* nothing was delivered: the key's window has not begun */
+	bool		forgive;		/* the last send was stopped by a definition: it is no try */
 	char	   *external_ref;	/* NULL: leave as it is */
 	Datum		result;			/* jsonb, 0: leave as it is */
 	const char *confirmed_by;	/* NULL: leave as it is */

@@ -38,6 +38,9 @@ static AlStatement insert_event = {
 	"VALUES ($1, $2, $3::actionledger.status, $4, $5, $6)",
 	6, {INT8OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID}
 };
+static AlStatement restart_window = {
+	"UPDATE actionledger.action SET window_ends_at = NULL WHERE action_id = $1", 1, {INT8OID}
+};
 static AlStatement note_cancel = {
 	"UPDATE actionledger.action SET cancelled_at = coalesce(cancelled_at, clock_timestamp()) WHERE action_id = $1", 1, {INT8OID}
 };
@@ -121,6 +124,7 @@ al_retry(PG_FUNCTION_ARGS)
 	char	   *who = al_role_name(GetUserId());
 	Oid			caller = GetUserId();
 	TimestampTz now = GetCurrentTimestamp();
+	Datum		value = Int64GetDatum(action_id);
 	AlSession	session;
 	AlStanding *standing;
 	AlDecision	decision;
@@ -130,6 +134,12 @@ al_retry(PG_FUNCTION_ARGS)
 	al_registry_refresh();
 	standing = lock_standing(action_id, caller, true);
 	check_expected(standing, NULL);
+	/* The clocks of what has not been sent stood still while it was blocked. */
+	if (standing->claimed_by == 0 && !al_policy_is_open(standing->known))
+	{
+		standing->window_ends_at = 0;
+		(void) al_statement_run(&restart_window, &value, NULL);
+	}
 	decision = al_judge_due(standing, al_registry_tool_by_id(standing->tool_id), now);
 	if (standing->claimed_by != 0 || (decision.step != AL_STEP_SEND && decision.step != AL_STEP_RESEND))
 		ereport(ERROR,
@@ -137,7 +147,7 @@ al_retry(PG_FUNCTION_ARGS)
 				 errmsg("action " INT64_FORMAT " cannot be sent now", action_id),
 				 errdetail("%s", standing->claimed_by != 0 ? "It is being sent at this moment."
 						   : "Its outcome is unknown, and neither its type nor an idempotency key makes a second send safe; "
-						   "or its tries are used up."),
+						   "or its tries are used up, or it has expired."),
 				 errhint("%s", standing->claimed_by != 0 ? "Wait for its answer."
 						 : "Find out at the provider what happened, and decide with actionledger.resolve().")));
 	move.action_id = action_id;

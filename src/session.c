@@ -16,6 +16,8 @@
 void
 al_session_begin(AlSession *session, bool pin_path)
 {
+	MemoryContext caller = CurrentMemoryContext;
+
 	GetUserIdAndSecContext(&session->user, &session->sec_context);
 	session->guc_nest_level = 0;
 	SetUserIdAndSecContext(al_owner_role(), session->sec_context | SECURITY_LOCAL_USERID_CHANGE);
@@ -30,6 +32,8 @@ al_session_begin(AlSession *session, bool pin_path)
 		PushActiveSnapshot(GetTransactionSnapshot());
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
+	/* What is made in between lives on after al_session_end(). */
+	MemoryContextSwitchTo(caller);
 }
 
 /* Becomes the caller again. */

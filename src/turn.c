@@ -96,7 +96,7 @@ al_turn_run(AlDispatcher *dispatcher)
 	if (IsTransactionState() || TransactionIdIsValid(MyProc->xmin))
 		elog(FATAL, "a transaction or snapshot would be held while waiting on the network");
 	MemoryContextSwitchTo(dispatcher->turn_context);
-	al_claim_send(dispatcher, &claim, claim.n > 0 && al_gate_is_open(XactLastCommitEnd));
+	al_claim_send(dispatcher, &claim, claim.n > 0 && !ShutdownRequestPending && al_gate_is_open(XactLastCommitEnd));
 	MemoryContextSwitchTo(TopMemoryContext);
 	al_roster->workers[dispatcher->slot].last_turn = GetCurrentTimestamp();
 	pgstat_report_stat(false);

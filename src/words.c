@@ -130,7 +130,7 @@ al_words_outcome(const AlDecision *decision, const AlOutcome *outcome, const AlE
 	if (decision->status == AL_STATUS_CONFIRMED)
 		return NULL;
 	if (decision->error_code != NULL && strcmp(decision->error_code, "retries_exhausted") == 0)
-		return psprintf("after %d %s, every one undelivered or refused; the last: %s", sends, sends == 1 ? "send" : "sends", words);
+		return psprintf("after %d %s, none of them delivered and accepted; the last: %s", sends, sends == 1 ? "try" : "tries", words);
 	if (decision->error_code != NULL && strcmp(decision->error_code, "no_answer") == 0)
 		return psprintf("no answer obtained after %d %s; the last: %s", sends, sends == 1 ? "send" : "sends", words);
 	if (decision->step == AL_STEP_REVIEW)
@@ -140,6 +140,19 @@ al_words_outcome(const AlDecision *decision, const AlOutcome *outcome, const AlE
 	if (decision->error_code != NULL && strcmp(decision->error_code, "expired") == 0)
 		return pstrdup("expired; nothing was done");
 	return pstrdup(words);
+}
+
+/* Says what a definition keeps from being sent, and what mends it. */
+char *
+al_words_blocked(const char *category, const char *detail)
+{
+	if (strcmp(category, "address_refused") == 0)
+		return psprintf("nothing was sent: %s; if the service may go there, set its allow_private, then retry",
+						detail[0] ? detail : "the address is not allowed");
+	if (strcmp(category, "bad_trust") == 0)
+		return psprintf("nothing was sent: %s; mend the service's tls files, then retry",
+						detail[0] ? detail : "CA file or client certificate is unusable");
+	return psprintf("nothing was sent: %s; mend the definition, then retry", detail[0] ? detail : "the request cannot be sent as it is");
 }
 
 /* Puts a move without an attempt into words. */

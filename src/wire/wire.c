@@ -18,7 +18,7 @@
 #define OLDEST_LIBCURL 0x075000 /* 7.80.0, CURLOPT_PREREQFUNCTION */
 #define FIRST_KEPT 512			/* connections; more when more are under way */
 #define EVENTS_PER_RUN 256
-#define STARVED_MAX 4096		/* bare tags kept; more cannot be under way in practice */
+#define STARVED_MAX 16384		/* bare tags kept; more cannot be under way in practice */
 
 struct AlWire
 {
