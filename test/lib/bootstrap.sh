@@ -67,6 +67,7 @@ missing_packages() {
 	has_header openssl/ssl.h || echo libssl-dev
 	has_command openssl || echo openssl
 	has_command curl || echo curl
+	[[ -s /etc/ssl/certs/ca-certificates.crt ]] || echo ca-certificates
 	has_command ps || echo procps
 	{ has_command perl && perl -MTest::More -e 1 2>/dev/null; } || echo perl
 	{ has_command perl && perl -MIPC::Run -e 1 2>/dev/null; } || echo libipc-run-perl
