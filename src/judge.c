@@ -72,7 +72,7 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 	}
 	known = al_policy_fold(tool->def->type, standing->known, &outcome);
 	counted = *standing;
-	if (is_no_try(&evidence, &outcome))
+	if (!al_policy_is_open(known) && is_no_try(&evidence, &outcome))
 	{
 		out->move.forgive = true;
 		counted.sends--;
@@ -92,7 +92,8 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 		out->move.confirmed_by = evidence.replayed ? "replay" : "response";
 	}
 	/* What a definition has stopped waits for its owner, and is no try. */
-	if (outcome.configuration && situation.stop == AL_STOP_NO && known == AL_KNOWN_NOT_SENT)
+	if (outcome.configuration && situation.stop == AL_STOP_NO &&
+		(known == AL_KNOWN_NOT_SENT || known == AL_KNOWN_REJECTED_TRANSIENT))
 	{
 		out->move.status = AL_STATUS_PREPARED;
 		out->move.step = AL_STEP_BLOCKED;
