@@ -130,13 +130,13 @@ sub fold
 
 	return 'confirmed' if $o->{verdict} eq 'confirmed';
 	return $alone if $o->{conclusive};
+	return 'ended' if $o->{ends};
 	if ($known =~ /^(in_progress|unknown)$/)
 	{
 		return $known if $alone =~ /^(not_sent|transient)$/;
-		return $reads ? 'rejected' : 'ended' if $alone eq 'rejected' || $o->{ends};
+		return $reads ? 'rejected' : 'ended' if $alone eq 'rejected';
 		return $alone;
 	}
-	return 'ended' if $o->{ends};
 	return $known if $known eq 'transient' && $alone eq 'not_sent';
 	return $alone;
 }

@@ -133,7 +133,7 @@ END
 sub answer_early
 {
 	my ($c, $status) = @_;
-	syswrite $c, "HTTP/1.1 $status Early\r\nContent-Length: 2\r\n\r\n{}";
+	syswrite $c, "HTTP/1.1 $status Early\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
 	log_request(read_until($c, COMPLETE), 0);
 	return;
 }
@@ -160,12 +160,12 @@ sub answer_big
 	if ($request =~ /^Actionledger-Attempt: 1\r/mi)
 	{
 		return reset_connection($c) if $request =~ /do=reset/;
-		syswrite $c, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 2\r\n\r\n{}";
+		syswrite $c, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
 		sleep 0.2 while getppid == $raw_server;
 	}
 	$request .= read_until($c, qr/\}\z/) unless $request =~ /\}\z/;
 	log_request($request, 1);
-	syswrite $c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
+	syswrite $c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
 	return;
 }
 

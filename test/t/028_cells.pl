@@ -40,8 +40,8 @@ my $done = named('ok', 200, 1);
 row('nobody listens', { at => 'closed' }, none('not_sent', 'connect'));
 row('the name does not resolve', { at => 'nameless', slow => '900ms', or => [ [ none('not_sent', 'timeout_before_send') ] ] }, none('not_sent', 'resolve'));
 row('no connection in time', { at => 'full', slow => '900ms', or => [ [ none('not_sent', 'connect') ] ] }, none('not_sent', 'timeout_before_send'));
-row('an address that is not allowed', { at => 'public', tries => 2 }, none('not_sent', 'address_refused', undef, 0, flags => 'blocked'));
-row('no file with the authority', { at => 'no_ca_file', tries => 2 }, none('not_sent', 'bad_trust', undef, 0, flags => 'blocked'));
+row('an address that is not allowed', { at => 'public' }, none('not_sent', 'address_refused', undef, 0, flags => 'blocked'));
+row('no file with the authority', { at => 'no_ca_file' }, none('not_sent', 'bad_trust', undef, 0, flags => 'blocked'));
 row('TLS to a port that answers in HTTP', { at => 'tls_http' }, none('not_sent', 'tls'));
 row('TLS to a port that closes', { at => 'tls_shut' }, none('not_sent', 'tls'));
 row('TLS to a port that resets', { at => 'tls_rst' }, none('not_sent', 'tls'));
@@ -141,9 +141,11 @@ for my $status (200 .. 208, 226, 300 .. 308, 400 .. 418, 420 .. 426, 428 .. 431,
 		none('unknown', 'timeout_after_send', 'processing:600000', 0, pending => 1), $done);
 	row("$_, and the time to hear more ends", { window => '2s' }, answer($_, runs => 1)) for 202, 409;
 	row('lost, then nobody listens', { at => 'once', base => '300ms' }, none('unknown', 'connection_lost', 'ok', 1), none('not_sent', 'connect', 'ok'));
-	row('an error that is stored, sent for as a long as it may', { tries => 5 }, answer(500, runs => 1));
+	row('an error that is stored, sent for as long as it may', { tries => 5 }, answer(500, runs => 1));
 	row('an error that is not stored, sent for as long as it may', { tries => 4 }, answer(500));
 	row('an error that says it is stored', { tries => 4 }, answer(500, marker => 1, headers => [ 'Idempotent-Replayed' => 'true' ]));
+	row('lost, then an error that says it is stored', { tries => 4 }, none('unknown', 'connection_lost', 'close_before', 0),
+		answer(500, marker => 1, headers => [ 'Idempotent-Replayed' => 'true' ]));
 	row('lost, then a refusal that is marked as a replay', {}, none('unknown', 'connection_lost', 'close_before', 0),
 		answer(402, marker => 1, headers => [ 'Idempotent-Replayed' => 'true' ]));
 	row('lost, then a refusal that is marked as none', {}, none('unknown', 'connection_lost', 'close_before', 0),
