@@ -71,6 +71,8 @@ missing_packages() {
 	has_command ps || echo procps
 	{ has_command perl && perl -MTest::More -e 1 2>/dev/null; } || echo perl
 	{ has_command perl && perl -MIPC::Run -e 1 2>/dev/null; } || echo libipc-run-perl
+	[[ -x /usr/bin/python3 ]] || echo python3
+	/usr/bin/python3 -c 'import psycopg2' 2>/dev/null || echo python3-psycopg2
 	if [[ $EUID -eq 0 ]]; then
 		has_command setpriv || echo util-linux
 		has_command useradd || echo passwd
