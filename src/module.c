@@ -12,6 +12,7 @@
 #include "release.h"
 #include "roster.h"
 #include "settings.h"
+#include "tally.h"
 #include "wakeup.h"
 
 PG_MODULE_MAGIC;
@@ -28,6 +29,7 @@ _PG_init(void)
 	if (process_shared_preload_libraries_in_progress)
 	{
 		al_roster_request();
+		al_tally_request();
 		al_release_install();
 		al_launcher_register();
 	}

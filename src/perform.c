@@ -22,10 +22,11 @@
 
 #include "databases.h"
 #include "errors.h"
-#include "prepare.h"
+#include "perform.h"
 #include "roster.h"
 #include "session.h"
 #include "settings.h"
+#include "tally.h"
 #include "validate.h"
 
 PG_FUNCTION_INFO_V1(al_perform);
@@ -41,17 +42,19 @@ typedef struct BulkItem
 	ErrorData  *error;			/* on_error skip: why it was not recorded */
 } BulkItem;
 
-static AlTool *find_tool(FunctionCallInfo fcinfo, const char *function);
+static AlRefusal *propose(AlProposal *proposal, AlPrepared *prepared);
+static AlRefusal *find_tool(AlProposal *proposal);
+static void count_refusal(const AlTool *tool, int sqlstate);
 static Datum performed_row(FunctionCallInfo fcinfo, const AlPrepared *prepared);
 static void warn_of_repeat(const AlPrepared *prepared);
 static void warn_of_repeats(const BulkItem *items, int n);
-static void warn_if_nobody_sends(void);
 static const char *why_nobody_sends(void);
-static BulkItem *read_items(FunctionCallInfo fcinfo, const AlTool *tool, const AlProposal *common, bool skip, int *n);
-static void attempt_item(const AlTool *tool, BulkItem *item, void (*step) (const AlTool *, BulkItem *), bool skip);
+static BulkItem *read_items(FunctionCallInfo fcinfo, const AlProposal *common, int *n);
+static void attempt_item(BulkItem *item, void (*step) (BulkItem *), bool skip);
+static void run_step(BulkItem *item, void (*step) (BulkItem *));
 static void name_item(void *number);
-static void identify_item(const AlTool *tool, BulkItem *item);
-static void prepare_item(const AlTool *tool, BulkItem *item);
+static void identify_item(BulkItem *item);
+static void prepare_item(BulkItem *item);
 static int	compare_identities(const void *a, const void *b);
 static int	compare_numbers(const void *a, const void *b);
 static void put_item(ReturnSetInfo *result, const BulkItem *item);
@@ -61,33 +64,82 @@ static Datum error_json(const ErrorData *error);
 Datum
 al_perform(PG_FUNCTION_ARGS)
 {
-	AlProposal	proposal = {.requester = GetUserId(), .session_user = GetSessionUserId()};
-	MemoryContext caller = CurrentMemoryContext;
+	AlProposal *proposal = al_perform_arguments(fcinfo);
 	AlPrepared	prepared;
-	AlSession	session;
-	AlTool	   *tool;
-	char	   *identity;
+	AlRefusal  *refusal;
 
 	PreventCommandIfReadOnly("perform()");
-	al_session_begin(&session, false);
-	MemoryContextSwitchTo(caller);
-	tool = find_tool(fcinfo, "perform");
-	proposal.args = PG_GETARG_JSONB_P(1);
-	proposal.identity = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
-	proposal.run_id = PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3));
-	proposal.has_step = !PG_ARGISNULL(4);
-	proposal.step = proposal.has_step ? PG_GETARG_INT32(4) : 0;
-	if (!PG_ARGISNULL(5))
-		al_prepare_options(&proposal, PG_GETARG_JSONB_P(5), NULL);
-	al_validate(tool, proposal.args, proposal.requester);
-	identity = al_prepare_identity(tool, &proposal);
-	prepared = al_prepare(tool, &proposal, identity);
-	MemoryContextSwitchTo(caller);
-	al_session_end(&session);
-
+	refusal = al_perform_counted(proposal, &prepared);
+	if (refusal != NULL)
+		al_refuse(refusal);
 	warn_of_repeat(&prepared);
-	warn_if_nobody_sends();
+	al_perform_warn();
 	return performed_row(fcinfo, &prepared);
+}
+
+/* Takes the arguments of a call, and who calls. */
+AlProposal *
+al_perform_arguments(FunctionCallInfo fcinfo)
+{
+	AlProposal *proposal = palloc0(sizeof(AlProposal));
+
+	proposal->requester = GetUserId();
+	proposal->session_user = GetSessionUserId();
+	proposal->tool_name = PG_ARGISNULL(0) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(0));
+	proposal->args = PG_ARGISNULL(1) ? NULL : PG_GETARG_JSONB_P(1);
+	proposal->identity = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
+	proposal->run_id = PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3));
+	proposal->has_step = !PG_ARGISNULL(4);
+	proposal->step = proposal->has_step ? PG_GETARG_INT32(4) : 0;
+	proposal->options = PG_ARGISNULL(5) ? NULL : PG_GETARG_JSONB_P(5);
+	return proposal;
+}
+
+/* Records a proposal, and counts it when it is refused in whatever way. */
+AlRefusal *
+al_perform_counted(AlProposal *proposal, AlPrepared *prepared)
+{
+	AlRefusal  *refusal = NULL;
+
+	PG_TRY();
+	{
+		refusal = propose(proposal, prepared);
+	}
+	PG_CATCH();
+	{
+		count_refusal(proposal->tool, geterrcode());
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	if (refusal != NULL)
+		count_refusal(proposal->tool, refusal->sqlstate);
+	return refusal;
+}
+
+/* Validates a proposal and records it, or tells why not; what only the ledger can tell is raised. */
+static AlRefusal *
+propose(AlProposal *proposal, AlPrepared *prepared)
+{
+	AlSession	session;
+	AlRefusal  *refusal;
+	List	   *options = NIL;
+
+	al_session_begin(&session, false);
+	refusal = find_tool(proposal);
+	if (refusal == NULL)
+	{
+		if (proposal->options != NULL)
+			options = al_prepare_options(proposal, proposal->options, NULL);
+		refusal = al_validate(proposal->tool, proposal->args, options, proposal->requester);
+	}
+	if (refusal == NULL)
+	{
+		char	   *identity = al_prepare_identity(proposal->tool, proposal);
+
+		*prepared = al_prepare(proposal->tool, proposal, identity);
+	}
+	al_session_end(&session);
+	return refusal;
 }
 
 /* perform_many(tool, args[], identities[], options) */
@@ -95,59 +147,68 @@ Datum
 al_perform_many(PG_FUNCTION_ARGS)
 {
 	AlProposal	common = {.requester = GetUserId(), .session_user = GetSessionUserId()};
-	MemoryContext caller = CurrentMemoryContext;
 	AlSession	session;
-	AlTool	   *tool;
-	BulkItem	   *items;
+	AlRefusal  *refusal;
+	BulkItem   *items;
 	bool		skip = false;
 	int			n;
 
 	PreventCommandIfReadOnly("perform_many()");
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	al_session_begin(&session, false);
-	MemoryContextSwitchTo(caller);
-	tool = find_tool(fcinfo, "perform_many");
-	if (!PG_ARGISNULL(3))
-		al_prepare_options(&common, PG_GETARG_JSONB_P(3), &skip);
-	items = read_items(fcinfo, tool, &common, skip, &n);
+	common.tool_name = PG_ARGISNULL(0) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(0));
+	refusal = find_tool(&common);
+	if (refusal == NULL && PG_ARGISNULL(1))
+		refusal = al_validate(common.tool, NULL, NIL, common.requester);
+	if (refusal == NULL && !PG_ARGISNULL(3))
+	{
+		List	   *findings = al_prepare_options(&common, PG_GETARG_JSONB_P(3), &skip);
+
+		if (findings != NIL)
+			refusal = al_validate_options(findings);
+	}
+	if (refusal != NULL)
+	{
+		count_refusal(common.tool, refusal->sqlstate);
+		al_refuse(refusal);
+	}
+	items = read_items(fcinfo, &common, &n);
 	for (int i = 0; i < n; i++)
-		attempt_item(tool, &items[i], identify_item, skip);
+		attempt_item(&items[i], identify_item, skip);
 	/* In the order of identities, two callers with the same set cannot deadlock. */
 	qsort(items, n, sizeof(BulkItem), compare_identities);
 	for (int i = 0; i < n; i++)
 		if (items[i].error == NULL)
-			attempt_item(tool, &items[i], prepare_item, skip);
-	MemoryContextSwitchTo(caller);
+			attempt_item(&items[i], prepare_item, skip);
 	al_session_end(&session);
 
 	qsort(items, n, sizeof(BulkItem), compare_numbers);
 	for (int i = 0; i < n; i++)
 		put_item((ReturnSetInfo *) fcinfo->resultinfo, &items[i]);
 	warn_of_repeats(items, n);
-	warn_if_nobody_sends();
+	al_perform_warn();
 	return (Datum) 0;
 }
 
-/* Finds the tool that the first argument names, after checking that nothing needed is null. */
-static AlTool *
-find_tool(FunctionCallInfo fcinfo, const char *function)
+/* Finds the tool that a proposal names. */
+static AlRefusal *
+find_tool(AlProposal *proposal)
 {
-	char	   *name;
-	AlTool	   *tool;
-
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(AL_ERR_MISSING_ARGUMENTS),
-				 errmsg("%s needs a tool and its arguments", function),
-				 errdetail("The %s is null. Nothing was recorded.", PG_ARGISNULL(0) ? "tool" : "value for args"),
-				 PG_ARGISNULL(0) ? errhint("Name the tool; see the view actionledger.tools.") :
-				 errhint("For a tool without arguments give '{}'.")));
-	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	if (proposal->tool_name == NULL)
+		return al_refusal_make(AL_ERR_MISSING_ARGUMENTS, pstrdup("no tool is named"),
+							   pstrdup("The value for tool is null. Nothing was recorded."),
+							   pstrdup("The view actionledger.tools shows the tools that you may perform."), NIL);
 	al_registry_refresh();
-	tool = al_registry_tool(name);
-	if (tool == NULL)
-		al_validate_no_tool(name);
-	return tool;
+	proposal->tool = al_registry_tool(proposal->tool_name);
+	return proposal->tool == NULL ? al_validate_no_tool(proposal->tool_name, proposal->requester) : NULL;
+}
+
+/* Counts a refusal; other errors are none. */
+static void
+count_refusal(const AlTool *tool, int sqlstate)
+{
+	if (al_is_refusal(sqlstate))
+		al_tally_refusal(tool != NULL ? tool->tool_id : AL_TALLY_NO_TOOL, sqlstate);
 }
 
 /* Makes the row that perform returns. */
@@ -207,8 +268,8 @@ warn_of_repeats(const BulkItem *items, int n)
 }
 
 /* Warns, once per session, when what has been recorded will not be sent. */
-static void
-warn_if_nobody_sends(void)
+void
+al_perform_warn(void)
 {
 	static bool warned = false;
 	const char *why = why_nobody_sends();
@@ -266,14 +327,14 @@ why_nobody_sends(void)
 
 /* Reads the items of perform_many. */
 static BulkItem *
-read_items(FunctionCallInfo fcinfo, const AlTool *tool, const AlProposal *common, bool skip, int *n)
+read_items(FunctionCallInfo fcinfo, const AlProposal *common, int *n)
 {
 	Datum	   *args;
 	bool	   *args_null;
 	Datum	   *identities = NULL;
 	bool	   *identities_null = NULL;
 	int			n_identities = 0;
-	BulkItem	   *items;
+	BulkItem   *items;
 
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), JSONBOID, -1, false, TYPALIGN_INT, &args, &args_null, n);
 	if (!PG_ARGISNULL(2))
@@ -299,7 +360,7 @@ read_items(FunctionCallInfo fcinfo, const AlTool *tool, const AlProposal *common
 
 /* Runs a step for an item; with skip, its error is kept and the rest goes on. */
 static void
-attempt_item(const AlTool *tool, BulkItem *item, void (*step) (const AlTool *, BulkItem *), bool skip)
+attempt_item(BulkItem *item, void (*step) (BulkItem *), bool skip)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -309,7 +370,7 @@ attempt_item(const AlTool *tool, BulkItem *item, void (*step) (const AlTool *, B
 		ErrorContextCallback callback = {.previous = error_context_stack, .callback = name_item, .arg = &item->number};
 
 		error_context_stack = &callback;
-		step(tool, item);
+		run_step(item, step);
 		error_context_stack = callback.previous;
 		return;
 	}
@@ -317,7 +378,7 @@ attempt_item(const AlTool *tool, BulkItem *item, void (*step) (const AlTool *, B
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		step(tool, item);
+		run_step(item, step);
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();
@@ -326,7 +387,7 @@ attempt_item(const AlTool *tool, BulkItem *item, void (*step) (const AlTool *, B
 		item->error = CopyErrorData();
 		FlushErrorState();
 		RollbackAndReleaseCurrentSubTransaction();
-		if (ERRCODE_TO_CATEGORY(item->error->sqlerrcode) != ERRCODE_TO_CATEGORY(AL_ERR_UNKNOWN_TOOL))
+		if (!al_is_refusal(item->error->sqlerrcode))
 			ReThrowError(item->error);
 	}
 	PG_END_TRY();
@@ -341,25 +402,39 @@ name_item(void *number)
 	errcontext("item %d of perform_many", *(int *) number);
 }
 
+/* Runs a step, and counts the item when it is refused. */
+static void
+run_step(BulkItem *item, void (*step) (BulkItem *))
+{
+	PG_TRY();
+	{
+		step(item);
+	}
+	PG_CATCH();
+	{
+		count_refusal(item->proposal.tool, geterrcode());
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
 /* Validates an item and finds its identity. */
 static void
-identify_item(const AlTool *tool, BulkItem *item)
+identify_item(BulkItem *item)
 {
-	if (item->proposal.args == NULL)
-		ereport(ERROR,
-				(errcode(AL_ERR_MISSING_ARGUMENTS),
-				 errmsg("arguments of item %d are null", item->number),
-				 errdetail("Nothing was recorded."),
-				 errhint("For a tool without arguments give '{}'.")));
-	al_validate(tool, item->proposal.args, item->proposal.requester);
-	item->identity = al_prepare_identity(tool, &item->proposal);
+	AlProposal *proposal = &item->proposal;
+	AlRefusal  *refusal = al_validate(proposal->tool, proposal->args, NIL, proposal->requester);
+
+	if (refusal != NULL)
+		al_refuse(refusal);
+	item->identity = al_prepare_identity(proposal->tool, proposal);
 }
 
 /* Records an item. */
 static void
-prepare_item(const AlTool *tool, BulkItem *item)
+prepare_item(BulkItem *item)
 {
-	item->prepared = al_prepare(tool, &item->proposal, item->identity);
+	item->prepared = al_prepare(item->proposal.tool, &item->proposal, item->identity);
 }
 
 /* Orders items by identity, those without one first. */

@@ -62,61 +62,7 @@ static bool insert_waiting(Datum *values, const char *nulls, const char *identit
 static AL_NORETURN void raise_held(const char *identity);
 static int64 next_action_id(void);
 static void check_identity(const char *identity);
-static TimestampTz option_time(const char *name, JsonbValue *value);
-static int	option_priority(const char *name, JsonbValue *value);
-static char *option_text(const char *name, JsonbValue *value);
 static void check_available(const AlTool *tool);
-static AL_NORETURN void bad_option(const char *name, const char *what);
-
-/* Reads the options of a call. */
-void
-al_prepare_options(AlProposal *proposal, Jsonb *options, bool *on_error_skip)
-{
-	JsonbIterator *it;
-	JsonbValue	key;
-	JsonbValue	value;
-
-	if (!JB_ROOT_IS_OBJECT(options))
-		bad_option("", "want an object");
-	it = JsonbIteratorInit(&options->root);
-	if (JsonbIteratorNext(&it, &key, true) != WJB_BEGIN_OBJECT)
-		return;
-	while (JsonbIteratorNext(&it, &key, true) == WJB_KEY)
-	{
-		char	   *name = pnstrdup(key.val.string.val, key.val.string.len);
-
-		(void) JsonbIteratorNext(&it, &value, true);
-		if (strcmp(name, "not_before") == 0)
-			proposal->not_before = option_time(name, &value);
-		else if (strcmp(name, "expires_at") == 0)
-			proposal->expires_at = option_time(name, &value);
-		else if (strcmp(name, "priority") == 0)
-			proposal->priority = option_priority(name, &value);
-		else if (strcmp(name, "if_unavailable") == 0)
-		{
-			char	   *choice = option_text(name, &value);
-
-			if (strcmp(choice, "queue") != 0 && strcmp(choice, "refuse") != 0)
-				bad_option(name, "\"queue\" or \"refuse\"");
-			proposal->refuse_unavailable = strcmp(choice, "refuse") == 0;
-		}
-		else if (strcmp(name, "actor") == 0)
-			proposal->actor = option_text(name, &value);
-		else if (strcmp(name, "meta") == 0)
-			proposal->meta = JsonbValueToJsonb(&value);
-		else if (strcmp(name, "on_error") == 0 && on_error_skip != NULL)
-		{
-			char	   *choice = option_text(name, &value);
-
-			if (strcmp(choice, "raise") != 0 && strcmp(choice, "skip") != 0)
-				bad_option(name, "want \"raise\" or \"skip\"");
-			*on_error_skip = strcmp(choice, "skip") == 0;
-		}
-		else
-			bad_option(name, on_error_skip ? "no such option; there are priority, not_before, expires_at, if_unavailable, actor, meta and on_error"
-					   : "no such option; there are priority, not_before, expires_at, if_unavailable, actor and meta");
-	}
-}
 
 /* Finds the identity of a proposal. */
 char *
@@ -366,47 +312,6 @@ check_identity(const char *identity)
 			 errhint("Use what names the operation in your application, such as refund:RR-88.")));
 }
 
-/* Reads a time among the options. */
-static TimestampTz
-option_time(const char *name, JsonbValue *value)
-{
-	char	   *text = option_text(name, value);
-	MemoryContext caller = CurrentMemoryContext;
-	volatile TimestampTz at = 0;
-
-	PG_TRY();
-	{
-		at = DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in, CStringGetDatum(text),
-													 ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
-	}
-	PG_CATCH();
-	{
-		if (ERRCODE_TO_CATEGORY(geterrcode()) != ERRCODE_DATA_EXCEPTION &&
-			geterrcode() != ERRCODE_INVALID_PARAMETER_VALUE)
-			PG_RE_THROW();
-		MemoryContextSwitchTo(caller);
-		FlushErrorState();
-		bad_option(name, "want a time with its zone, such as \"2030-01-31T12:00:00Z\"");
-	}
-	PG_END_TRY();
-	if (TIMESTAMP_NOT_FINITE(at))
-		bad_option(name, "want a time that is not infinite");
-	return at;
-}
-
-/* Reads a priority among the options. */
-static int
-option_priority(const char *name, JsonbValue *value)
-{
-	int			priority = 2;
-
-	if (value->type == jbvNumeric)
-		priority = DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(value->val.numeric)));
-	if (priority < -1 || priority > 1)
-		bad_option(name, "1 (before the others of the service), 0 or -1 (after them)");
-	return priority;
-}
-
 /* Refuses a request for a service that is being left alone. */
 static void
 check_available(const AlTool *tool)
@@ -421,24 +326,4 @@ check_available(const AlTool *tool)
 			 errdetail("It failed %d times in a row; the next probe goes at %s. Nothing was recorded.",
 					   breaker.failures, al_words_time(breaker.probe_at)),
 			 errhint("Do something else first, or leave if_unavailable out to have the action queued.")));
-}
-
-/* Reads a text among the options. */
-static char *
-option_text(const char *name, JsonbValue *value)
-{
-	if (value->type != jbvString || value->val.string.len == 0)
-		bad_option(name, "want a string that is not empty");
-	return pnstrdup(value->val.string.val, value->val.string.len);
-}
-
-/* Raises for an option that cannot be read. */
-static void
-bad_option(const char *name, const char *what)
-{
-	ereport(ERROR,
-			(errcode(AL_ERR_INVALID_ARGUMENTS),
-			 errmsg("invalid option of perform"),
-			 errdetail("At \"/options%s%s\": %s. Nothing was recorded.", name[0] != '\0' ? "/" : "", name, what),
-			 errhint("Correct the options; the arguments of the tool belong into args.")));
 }

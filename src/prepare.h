@@ -10,12 +10,16 @@
 #include "utils/jsonb.h"
 
 #include "registry.h"
+#include "schema.h"
 #include "words.h"
 
 /* What a caller asks for. */
 typedef struct AlProposal
 {
-	Jsonb	   *args;
+	char	   *tool_name;		/* NULL: none was given */
+	const AlTool *tool;			/* NULL: not found yet, or not there */
+	Jsonb	   *args;			/* NULL: none were given */
+	Jsonb	   *options;		/* NULL: none */
 	char	   *identity;		/* NULL: from the tool's template or the arguments */
 	char	   *run_id;			/* NULL: none */
 	int			step;
@@ -39,9 +43,10 @@ typedef struct AlPrepared
 
 /*
  * Read the options of perform() into a proposal.  on_error_skip: where
- * perform_many's on_error may be given; NULL: not allowed.  Raises LG004.
+ * perform_many's on_error may be given; NULL: not allowed.  Returns a list of
+ * AlFinding * for what cannot be read, NIL when all is well.
  */
-extern void al_prepare_options(AlProposal *proposal, Jsonb *options, bool *on_error_skip);
+extern List *al_prepare_options(AlProposal *proposal, Jsonb *options, bool *on_error_skip);
 
 /*
  * Find the identity of a proposal: explicit, from the tool's template, or the

@@ -51,4 +51,10 @@ extern void al_schema_check(Jsonb *schema, bool tool_root);
  */
 extern List *al_schema_validate(Jsonb *schema, Jsonb *value, bool tool_root);
 
+/* A value as a finding shows it, cut short: "425000" (string). */
+extern char *al_schema_got(const JsonbValue *value);
+
+/* A value as JSON when it is short enough to be shown whole, else NULL. */
+extern char *al_schema_whole(const JsonbValue *value);
+
 #endif							/* AL_SCHEMA_H */

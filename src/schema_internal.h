@@ -126,7 +126,6 @@ extern void al_schema_declared(const JsonbValue *root, const JsonbValue *schema,
 /* schema_words.c */
 extern const char *al_schema_type_name(const JsonbValue *value);
 extern char *al_schema_short(const JsonbValue *value, int limit, bool *cut);
-extern char *al_schema_got(const JsonbValue *value);
 extern char *al_schema_want(const JsonbValue *root, const JsonbValue *schema);
 extern char *al_schema_want_own(const JsonbValue *root, const JsonbValue *schema,
 								const JsonbValue *value);

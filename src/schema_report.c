@@ -30,7 +30,6 @@ static bool would_fit(AlSchemaRun *run, const JsonbValue *schema, const JsonbVal
 static char *suggest_listed(const JsonbValue *schema, const JsonbValue *value);
 static char *suggest_name(const AlPath *step, List *known, const JsonbValue *object);
 static bool is_number_text(const char *s, int len);
-static char *whole(const JsonbValue *value);
 
 /* Tell that a further finding would be of no use. */
 bool
@@ -91,7 +90,7 @@ al_schema_report_missing(AlSchemaRun *run, const JsonbValue *schema, const Jsonb
 		want = al_schema_want(&run->root, &property);
 		if (al_schema_get(&property, "const", &value) ||
 			al_schema_get(&property, "default", &value))
-			suggest = whole(&value);
+			suggest = al_schema_whole(&value);
 	}
 	al_schema_report(run,
 					 run->tool_root && path == NULL ? AL_FINDING_MISSING : AL_FINDING_INVALID,
@@ -248,13 +247,13 @@ suggest_retyped(AlSchemaRun *run, const JsonbValue *schema, const JsonbValue *va
 	}
 	if (value->type != jbvNumeric && value->type != jbvBool)
 		return NULL;
-	text = whole(value);
+	text = al_schema_whole(value);
 	if (text == NULL)
 		return NULL;
 	other.type = jbvString;
 	other.val.string.val = text;
 	other.val.string.len = (int) strlen(text);
-	return would_fit(run, schema, &other, path) ? whole(&other) : NULL;
+	return would_fit(run, schema, &other, path) ? al_schema_whole(&other) : NULL;
 }
 
 /* Tell whether a schema would accept a value, without a trace in the run. */
@@ -282,7 +281,7 @@ suggest_listed(const JsonbValue *schema, const JsonbValue *value)
 	ListCell   *cell;
 
 	if (al_schema_get(schema, "const", &keyword))
-		return whole(&keyword);
+		return al_schema_whole(&keyword);
 	if (value->type != jbvString || value->val.string.len > MAX_NAME ||
 		!al_schema_get(schema, "enum", &keyword))
 		return NULL;
@@ -297,7 +296,7 @@ suggest_listed(const JsonbValue *schema, const JsonbValue *value)
 			continue;
 		names[used++] = pnstrdup(item->val.string.val, item->val.string.len);
 		if (pg_strcasecmp(names[used - 1], text) == 0)
-			return whole(item);
+			return al_schema_whole(item);
 	}
 	names[used] = NULL;
 	name = al_nearest_name(text, names);
@@ -306,7 +305,7 @@ suggest_listed(const JsonbValue *schema, const JsonbValue *value)
 	nearest.type = jbvString;
 	nearest.val.string.val = pstrdup(name);
 	nearest.val.string.len = (int) strlen(name);
-	return whole(&nearest);
+	return al_schema_whole(&nearest);
 }
 
 /* Suggest the nearest name that the schema knows and the object does not have. */
@@ -364,8 +363,8 @@ is_number_text(const char *s, int len)
 }
 
 /* Write a value as JSON when it is short enough to be shown whole, else NULL. */
-static char *
-whole(const JsonbValue *value)
+char *
+al_schema_whole(const JsonbValue *value)
 {
 	bool		cut;
 	char	   *text = al_schema_short(value, MAX_SUGGEST, &cut);

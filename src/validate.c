@@ -1,89 +1,319 @@
 /*
  * validate.c
- *		A model's output is untrusted input: what is wrong with it, in words.
+ *		A model's output is untrusted input: what is wrong with it, and what to
+ *		send instead.
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
-#include "miscadmin.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/json.h"
 
 #include "authority.h"
-#include "errors.h"
 #include "schema.h"
+#include "session.h"
 #include "validate.h"
 
-static AL_NORETURN void raise_findings(const AlTool *tool, List *findings, AlFindingKind kind);
+#define MAX_CANDIDATES 10000	/* tools whose names are compared with an unknown one */
+#define MAX_SHOWN 100			/* bytes of an unknown name that are shown */
 
-/* Validates arguments and permission. */
-void
-al_validate(const AlTool *tool, Jsonb *args, Oid requester)
+static AlStatement select_names = {
+	"SELECT t.tool_id, t.name FROM actionledger.tool t WHERE t.dropped_at IS NULL "
+	"AND pg_catalog.abs(pg_catalog.length(t.name) OPERATOR(pg_catalog.-) $1) OPERATOR(pg_catalog.<) 4 "
+	"ORDER BY t.name USING OPERATOR(pg_catalog.<) LIMIT $2",
+	2, {INT4OID, INT8OID}
+};
+
+static AlRefusal *refuse_findings(const AlTool *tool, Jsonb *args, List *findings, List *options);
+static List *of_kind(List *findings, AlFindingKind kind);
+static void pair_misspelt(const AlTool *tool, Jsonb *args, List *missing, List *unknown);
+static Jsonb *renamed(Jsonb *args, List *missing, List *names);
+static char *find_unknown(List *unknown, const char *at);
+static char *member_text(Jsonb *args, const char *name);
+static void redact(AlRefusal *refusal, const AlTool *tool);
+static bool overlaps(const char *at, const char *pointer);
+static char *nearest_tool(const char *name, Oid role);
+
+/* Validates arguments, options and permission. */
+AlRefusal *
+al_validate(const AlTool *tool, Jsonb *args, List *options, Oid requester)
 {
-	List	   *findings = al_schema_validate(tool->def->input, args, true);
-	ListCell   *cell;
-	AlFindingKind first = AL_FINDING_INVALID;
+	List	   *findings;
 
-	foreach(cell, findings)
-		first = Min(first, ((AlFinding *) lfirst(cell))->kind);
-	if (findings != NIL)
-		raise_findings(tool, findings, first);
-
+	if (args == NULL)
+		return al_refusal_make(AL_ERR_MISSING_ARGUMENTS,
+							   psprintf("arguments for \"%s\" are missing", tool->name),
+							   pstrdup("The value for args is null. Nothing was recorded."),
+							   pstrdup("For a tool without arguments give '{}'."), NIL);
+	findings = al_schema_validate(tool->def->input, args, true);
+	if (findings != NIL || options != NIL)
+		return refuse_findings(tool, args, findings, options);
 	if (!al_registry_may_perform(tool, requester))
-		ereport(ERROR,
-				(errcode(AL_ERR_FORBIDDEN),
-				 errmsg("role \"%s\" may not perform \"%s\"", al_role_name(requester), tool->name),
-				 errdetail("The grant of tool \"%s\" to this role, or to one that it is a member of, is missing.", tool->name),
-				 errhint("Do not retry; ask an administrator for actionledger.grant_tool().")));
+		return al_refusal_make(AL_ERR_FORBIDDEN,
+							   psprintf("role \"%s\" may not perform \"%s\"", al_role_name(requester), tool->name),
+							   psprintf("The grant of tool \"%s\" to this role, or to one that it is a member of, is missing.", tool->name),
+							   pstrdup("Do not retry; ask an administrator for actionledger.grant_tool()."), NIL);
+	return NULL;
 }
 
-/* Raises for a tool that is not there. */
-void
-al_validate_no_tool(const char *name)
+/* Refuses a tool that is not there, with the nearest one that the role may perform. */
+AlRefusal *
+al_validate_no_tool(const char *name, Oid role)
 {
-	ereport(ERROR,
-			(errcode(AL_ERR_UNKNOWN_TOOL),
-			 errmsg("there is no tool \"%s\"", name),
-			 errdetail("No tool of that name is defined, or it was dropped. Nothing was recorded."),
-			 errhint("Check the name; administrators see all tools in the view actionledger.tools.")));
+	char	   *shown = strlen(name) > MAX_SHOWN ? psprintf("%.*s...", pg_mbcliplen(name, strlen(name), MAX_SHOWN), name) : pstrdup(name);
+	AlFinding  *finding = palloc0(sizeof(AlFinding));
+	StringInfoData got;
+
+	initStringInfo(&got);
+	escape_json(&got, shown);
+	appendStringInfoString(&got, " (string)");
+	finding->kind = AL_FINDING_INVALID;
+	finding->at = pstrdup("/tool");
+	finding->got = got.data;
+	finding->want = pstrdup("the name of a tool that you may perform");
+	finding->suggest = nearest_tool(name, role);
+	return al_refusal_make(AL_ERR_UNKNOWN_TOOL, psprintf("there is no tool \"%s\"", shown),
+						   pstrdup("No tool of that name is defined, or it was dropped. Nothing was recorded."),
+						   pstrdup("The view actionledger.tools shows the tools that you may perform."), list_make1(finding));
 }
 
-/* Raises with every finding of a kind. */
-static void
-raise_findings(const AlTool *tool, List *findings, AlFindingKind kind)
+/* Refuses options of a call that cannot be read. */
+AlRefusal *
+al_validate_options(List *findings)
 {
-	static const int codes[] = {
-		[AL_FINDING_MISSING] = AL_ERR_MISSING_ARGUMENTS,
-		[AL_FINDING_UNKNOWN] = AL_ERR_UNKNOWN_ARGUMENTS,
-		[AL_FINDING_INVALID] = AL_ERR_INVALID_ARGUMENTS
+	return al_refusal_make(AL_ERR_INVALID_ARGUMENTS, pstrdup("options of perform are invalid"), NULL,
+						   pstrdup("Nothing was recorded; correct the options. The arguments of the tool belong into args."), findings);
+}
+
+/* Refuses with the findings of the first stage that has any. */
+static AlRefusal *
+refuse_findings(const AlTool *tool, Jsonb *args, List *findings, List *options)
+{
+	static const struct
+	{
+		int			sqlstate;
+		const char *words;
+	}			stages[] = {
+		[AL_FINDING_MISSING] = {AL_ERR_MISSING_ARGUMENTS, "arguments are missing"},
+		[AL_FINDING_UNKNOWN] = {AL_ERR_UNKNOWN_ARGUMENTS, "arguments are unknown"},
+		[AL_FINDING_INVALID] = {AL_ERR_INVALID_ARGUMENTS, "arguments are invalid"}
 	};
-	static const char *const words[] = {
-		[AL_FINDING_MISSING] = "arguments are missing",
-		[AL_FINDING_UNKNOWN] = "arguments are unknown",
-		[AL_FINDING_INVALID] = "arguments are invalid"
-	};
-	StringInfoData detail;
-	StringInfoData hint;
+	AlFindingKind kind = AL_FINDING_MISSING;
+	List	   *first;
+	AlRefusal  *refusal;
+
+	while (kind < AL_FINDING_INVALID && of_kind(findings, kind) == NIL)
+		kind++;
+	first = of_kind(findings, kind);
+	if (first == NIL)
+		return al_validate_options(options);
+	if (kind == AL_FINDING_MISSING)
+		pair_misspelt(tool, args, first, of_kind(findings, AL_FINDING_UNKNOWN));
+	if (kind == AL_FINDING_INVALID)
+		first = list_concat(first, options);
+	refusal = al_refusal_make(stages[kind].sqlstate, psprintf("%s for \"%s\"", stages[kind].words, tool->name), NULL,
+							  pstrdup("Nothing was recorded; correct the arguments and propose again."), first);
+	redact(refusal, tool);
+	return refusal;
+}
+
+/* Picks the findings of a kind. */
+static List *
+of_kind(List *findings, AlFindingKind kind)
+{
+	List	   *picked = NIL;
 	ListCell   *cell;
 
-	initStringInfo(&detail);
-	initStringInfo(&hint);
 	foreach(cell, findings)
+	{
+		if (((AlFinding *) lfirst(cell))->kind == kind)
+			picked = lappend(picked, lfirst(cell));
+	}
+	return picked;
+}
+
+/*
+ * Sees whether what is missing was sent under a name that is nearly the same;
+ * its value is suggested where the schema would take it.
+ */
+static void
+pair_misspelt(const AlTool *tool, Jsonb *args, List *missing, List *unknown)
+{
+	List	   *names = NIL;
+	List	   *still;
+	ListCell   *cell;
+	ListCell   *name;
+	bool		any = false;
+
+	foreach(cell, missing)
+	{
+		char	   *sent = find_unknown(unknown, ((AlFinding *) lfirst(cell))->at);
+
+		names = lappend(names, sent);
+		any = any || sent != NULL;
+	}
+	if (!any)
+		return;
+	still = al_schema_validate(tool->def->input, renamed(args, missing, names), true);
+	forboth(cell, missing, name, names)
+	{
+		AlFinding  *finding = lfirst(cell);
+		StringInfoData got;
+		bool		fits = true;
+		ListCell   *other;
+
+		if (lfirst(name) == NULL)
+			continue;
+		initStringInfo(&got);
+		appendStringInfoString(&got, "it as ");
+		escape_json(&got, lfirst(name));
+		finding->got = got.data;
+		foreach(other, still)
+			fits = fits && !overlaps(((AlFinding *) lfirst(other))->at, finding->at);
+		if (fits && finding->suggest == NULL)
+			finding->suggest = member_text(args, lfirst(name));
+	}
+}
+
+/* Makes the arguments with members named as they should be; a NULL name: that one is not there. */
+static Jsonb *
+renamed(Jsonb *args, List *missing, List *names)
+{
+	JsonbParseState *state = NULL;
+	JsonbIterator *it = JsonbIteratorInit(&args->root);
+	JsonbIteratorToken token;
+	JsonbValue	value;
+	int			depth = 0;
+	JsonbValue *result = NULL;
+
+	while ((token = JsonbIteratorNext(&it, &value, false)) != WJB_DONE)
+	{
+		if (token == WJB_BEGIN_OBJECT || token == WJB_BEGIN_ARRAY)
+			depth++;
+		if (token == WJB_END_OBJECT || token == WJB_END_ARRAY)
+			depth--;
+		if (token == WJB_KEY && depth == 1)
+		{
+			ListCell   *cell;
+			ListCell   *name;
+
+			forboth(cell, missing, name, names)
+			{
+				const char *sent = lfirst(name);
+
+				if (sent == NULL || strlen(sent) != value.val.string.len || memcmp(sent, value.val.string.val, value.val.string.len) != 0)
+					continue;
+				value.val.string.val = ((AlFinding *) lfirst(cell))->at + 1;
+				value.val.string.len = (int) strlen(value.val.string.val);
+				break;
+			}
+		}
+		result = pushJsonbValue(&state, token, token < WJB_BEGIN_ARRAY ? &value : NULL);
+	}
+	return JsonbValueToJsonb(result);
+}
+
+/* Finds the name under which something unknown was sent for which a missing argument is suggested. */
+static char *
+find_unknown(List *unknown, const char *at)
+{
+	ListCell   *cell;
+
+	/* A name with an escape in its pointer is not worth the trouble. */
+	if (at[0] != '/' || strpbrk(at + 1, "~/") != NULL)
+		return NULL;
+	foreach(cell, unknown)
 	{
 		AlFinding  *finding = lfirst(cell);
 
-		if (finding->kind != kind)
-			continue;
-		appendStringInfo(&detail, "%sAt \"%s\": ", detail.len > 0 ? " " : "", finding->at);
-		if (finding->got != NULL)
-			appendStringInfo(&detail, "got %s, want %s.", finding->got, finding->want ? finding->want : "something else");
-		else
-			appendStringInfo(&detail, "want %s.", finding->want ? finding->want : "a value");
-		if (finding->suggest != NULL)
-			appendStringInfo(&hint, "At \"%s\" send %s. ", finding->at, finding->suggest);
+		if (finding->suggest != NULL && strcmp(finding->suggest, at + 1) == 0 && strpbrk(finding->at + 1, "~/") == NULL)
+			return finding->at + 1;
 	}
-	appendStringInfoString(&hint, "Nothing was recorded; correct the arguments and propose again.");
-	ereport(ERROR,
-			(errcode(codes[kind]),
-			 errmsg("%s for \"%s\"", words[kind], tool->name),
-			 errdetail("%s", detail.data),
-			 errhint("%s", hint.data)));
+	return NULL;
+}
+
+/* Writes a member as JSON when it is short enough to be shown whole. */
+static char *
+member_text(Jsonb *args, const char *name)
+{
+	JsonbValue *value = getKeyJsonValueFromContainer(&args->root, name, (int) strlen(name), NULL);
+
+	return value != NULL ? al_schema_whole(value) : NULL;
+}
+
+/*
+ * Takes what is sensitive out of the findings: it would reach the server log, a
+ * transcript or the table of refusals.  Where a tool has sensitive arguments,
+ * an unknown one may be one of them under another name.
+ */
+static void
+redact(AlRefusal *refusal, const AlTool *tool)
+{
+	ListCell   *cell;
+
+	foreach(cell, refusal->findings)
+	{
+		AlFinding  *finding = lfirst(cell);
+		bool		hidden = tool->def->sensitive != NIL && finding->kind == AL_FINDING_UNKNOWN;
+		ListCell   *other;
+
+		foreach(other, tool->def->sensitive)
+			hidden = hidden || overlaps(finding->at, lfirst(other));
+		if (!hidden)
+			continue;
+		if (finding->got != NULL && finding->kind != AL_FINDING_MISSING)
+		{
+			char	   *type = strrchr(finding->got, '(');
+
+			finding->got = psprintf("a value that is not shown %s", type ? type : "");
+			refusal->left_out = lappend(refusal->left_out, psprintf("%s: sensitive", finding->at));
+		}
+		/* The name to use instead is none of it. */
+		if (finding->kind != AL_FINDING_UNKNOWN)
+			finding->suggest = NULL;
+	}
+}
+
+/* Tells whether one JSON Pointer is, or is within, the other. */
+static bool
+overlaps(const char *at, const char *pointer)
+{
+	size_t		len = Min(strlen(at), strlen(pointer));
+
+	return strncmp(at, pointer, len) == 0 &&
+		(at[len] == '\0' || at[len] == '/') && (pointer[len] == '\0' || pointer[len] == '/');
+}
+
+/* Finds the tool that a name comes nearest to, among those that a role may perform. */
+static char *
+nearest_tool(const char *name, Oid role)
+{
+	Datum		values[2] = {Int32GetDatum(pg_mbstrlen(name)), Int64GetDatum(MAX_CANDIDATES)};
+	int			n = (int) al_statement_run(&select_names, values, NULL);
+	const char **names = palloc0((n + 1) * sizeof(char *));
+	int32	   *ids = palloc((n + 1) * sizeof(int32));
+	const char *nearest;
+
+	for (int i = 0; i < n; i++)
+	{
+		ids[i] = al_column_int4(i, 1);
+		names[i] = al_column_text(i, 2);
+	}
+	while ((nearest = al_nearest_name(name, names)) != NULL)
+	{
+		int			at = 0;
+		AlTool	   *tool;
+
+		while (names[at] != nearest)
+			at++;
+		tool = al_registry_tool_guarded(ids[at]);
+		if (tool != NULL && al_registry_may_perform(tool, role))
+			return pstrdup(nearest);
+		names[at] = names[n - 1];
+		ids[at] = ids[n - 1];
+		names[--n] = NULL;
+	}
+	return NULL;
 }

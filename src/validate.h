@@ -8,17 +8,20 @@
 #include "postgres.h"
 #include "utils/jsonb.h"
 
-#include "errors.h"
+#include "refusal.h"
 #include "registry.h"
 
 /*
- * Validate in the order of cost: missing, unknown, invalid arguments, then
- * permission.  Raises LG002, LG003, LG004 with all findings of the stage in
- * DETAIL and what to send instead in HINT, or LG005.
+ * Validate in the order of cost: missing, unknown, invalid arguments and options
+ * (the findings of al_prepare_options()), then permission.  Returns NULL, or
+ * LG002, LG003, LG004 with all findings of the stage, or LG005.
  */
-extern void al_validate(const AlTool *tool, Jsonb *args, Oid requester);
+extern AlRefusal *al_validate(const AlTool *tool, Jsonb *args, List *options, Oid requester);
 
-/* Raise LG001 for a tool that is not there. */
-extern AL_NORETURN void al_validate_no_tool(const char *name);
+/* LG001 for a tool that is not there.  Needs an AlSession. */
+extern AlRefusal *al_validate_no_tool(const char *name, Oid role);
+
+/* LG004 for options alone. */
+extern AlRefusal *al_validate_options(List *findings);
 
 #endif							/* AL_VALIDATE_H */
