@@ -159,7 +159,7 @@ COMMENT ON COLUMN actionledger.action.key_place IS 'Where the frozen request car
 COMMENT ON COLUMN actionledger.action.key_ends_at IS 'Until when the destination is relied on to remember the key (window less margin); NULL while nothing was delivered or no key is honoured';
 COMMENT ON COLUMN actionledger.action.args_hash IS 'SHA-256 of the canonical arguments (RFC 8785)';
 COMMENT ON COLUMN actionledger.action.headers IS 'Frozen header lines, secrets by reference';
-COMMENT ON COLUMN actionledger.action.confirmed_by IS 'What confirmed it: response, replay, callback or person';
+COMMENT ON COLUMN actionledger.action.confirmed_by IS 'What confirmed it: response, replay, callback, executor or person';
 CREATE UNIQUE INDEX action_identity ON actionledger.action (service_id, identity);
 CREATE INDEX action_run ON actionledger.action (run_id, step) WHERE run_id IS NOT NULL;
 
@@ -192,6 +192,7 @@ CREATE TABLE actionledger.attempt (
     category          text,
     detail            text,
     external_ref      text,
+    executor          text,
     resolved_us       int,
     connected_us      int,
     tls_us            int,
@@ -203,6 +204,7 @@ CREATE TABLE actionledger.attempt (
 ) WITH (fillfactor = 25);
 COMMENT ON TABLE actionledger.attempt IS 'One row per send or lookup: written before the first byte leaves, closed once';
 COMMENT ON COLUMN actionledger.attempt.total_us IS 'Microseconds from the start of the transfer to its end; like the four before, NULL when not reached';
+COMMENT ON COLUMN actionledger.attempt.executor IS 'Role that has claimed it, for an attempt of an outside executor; incarnation is then its token';
 COMMENT ON COLUMN actionledger.attempt.sent IS 'False only when it is proven that no request byte left';
 
 CREATE SEQUENCE actionledger.event_seq;
@@ -215,10 +217,15 @@ CREATE TABLE actionledger.event (
     status     actionledger.status,
     by_whom    text NOT NULL,
     note       text,
+    verdict    actionledger.verdict,
+    source     text,
     evidence   jsonb
 );
-COMMENT ON TABLE actionledger.event IS 'Decisions and findings that are no attempt: cancelled, resolved, blocked, conflict; only appended';
+COMMENT ON TABLE actionledger.event IS 'Decisions and findings that are no attempt: cancelled, resolved, blocked, reported, conflict; only appended';
+COMMENT ON COLUMN actionledger.event.verdict IS 'What evidence says; NULL for what is no evidence';
+COMMENT ON COLUMN actionledger.event.source IS 'Where evidence comes from: answer (of an attempt, after the action had been decided), callback, executor';
 CREATE INDEX event_action ON actionledger.event (action_id);
+CREATE INDEX event_conflict ON actionledger.event (action_id) WHERE what = 'conflict';
 
 CREATE SEQUENCE actionledger.incarnation_seq;
 COMMENT ON SEQUENCE actionledger.incarnation_seq IS 'Numbers incarnations of dispatchers: never used twice';
@@ -275,7 +282,8 @@ CREATE TYPE actionledger._move AS (
     confirmed_by   text,
     error_code     text,
     error_message  text,
-    forgiven       int
+    forgiven       int,
+    known_before   text
 );
 COMMENT ON TYPE actionledger._move IS 'Where an action goes';
 

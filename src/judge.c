@@ -23,7 +23,8 @@ static void fill_closing(const AlEnded *ended, const AlOutcome *outcome, int64 r
 static void keep_answer(const AlWireResult *result, AlClosing *closing);
 static bool answer_is_replay(const AlEnded *ended, const AlTool *tool);
 static int64 answer_retry_after(const AlEnded *ended);
-static void note_conflict(const AlStanding *standing, const AlOutcome *outcome, AlJudgement *out);
+static AlStop stop_of(const AlStanding *standing, TimestampTz now);
+static void keep_late(const AlStanding *standing, const AlOutcome *outcome, const char *what, AlJudgement *out);
 
 /* Judges an attempt that has ended. */
 void
@@ -39,9 +40,6 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 	AlAnswer	answer = {0};
 	AlOutcome	rule;
 	AlOutcome	outcome;
-	AlKnown		known;
-	AlStanding	counted;
-	AlSituation situation;
 	AlDecision	decision;
 	int64		retry_after_s = answer_retry_after(ended);
 
@@ -65,35 +63,21 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 			out->move.result = answer.result;
 	}
 
-	if (standing->status == AL_STATUS_CONFIRMED || standing->status == AL_STATUS_FAILED)
-	{
-		note_conflict(standing, &outcome, out);
+	decision = al_judge_outcome(standing, tool, &outcome, is_no_try(&evidence, &outcome), retry_after_s, now, out);
+	if (!out->moves)
 		return;
-	}
-	known = al_policy_fold(tool->def->type, standing->known, &outcome);
-	counted = *standing;
-	if (!al_policy_is_open(known) && is_no_try(&evidence, &outcome))
-	{
-		out->move.forgive = true;
-		counted.sends--;
-	}
-	situation = situation_of(&counted, tool, known, now);
-	decision = al_policy_decide(&situation);
-
-	out->moves = true;
-	al_judge_move(&counted, tool, &decision, now, &out->move);
-	out->move.known = known;
-	out->move.next_at = due_time(&counted, tool, &decision, retry_after_s, now);
-	out->move.clear_key_window = (known == AL_KNOWN_NOT_SENT);
 	out->move.error_message = al_words_outcome(&decision, &outcome, &ended->evidence, tool, standing->sends);
+	/* Somebody has reported a refusal while this was under way. */
+	if (standing->known == AL_KNOWN_REJECTED && outcome.verdict == AL_VERDICT_CONFIRMED)
+		keep_late(standing, &outcome, "conflict", out);
 	if (outcome.verdict == AL_VERDICT_CONFIRMED)
 	{
 		out->move.external_ref = out->closing.external_ref;
 		out->move.confirmed_by = evidence.replayed ? "replay" : "response";
 	}
 	/* What a definition has stopped waits for its owner, and is no try. */
-	if (outcome.configuration && situation.stop == AL_STOP_NO &&
-		(known == AL_KNOWN_NOT_SENT || known == AL_KNOWN_REJECTED_TRANSIENT))
+	if (outcome.configuration && stop_of(standing, now) == AL_STOP_NO &&
+		(out->move.known == AL_KNOWN_NOT_SENT || out->move.known == AL_KNOWN_REJECTED_TRANSIENT))
 	{
 		out->move.status = AL_STATUS_PREPARED;
 		out->move.step = AL_STEP_BLOCKED;
@@ -109,6 +93,37 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 		out->event.note = pstrdup("libcurl was about to send the request a second time; it was stopped");
 	}
 	out->event.action_id = standing->action_id;
+}
+
+/* Folds an outcome into what is known, and decides. */
+AlDecision
+al_judge_outcome(const AlStanding *standing, const AlTool *tool, const AlOutcome *outcome, bool not_a_try,
+				 int64 retry_after_s, TimestampTz now, AlJudgement *out)
+{
+	AlKnown		known = al_policy_fold(tool->def->type, standing->known, outcome);
+	AlStanding	counted = *standing;
+	AlSituation situation;
+	AlDecision	decision = {standing->status, AL_STEP_NONE, AL_WHEN_NEVER, NULL};
+
+	if (standing->status == AL_STATUS_CONFIRMED || standing->status == AL_STATUS_FAILED)
+	{
+		keep_late(standing, outcome,
+				  al_policy_contradicts(standing->status, standing->sends <= 1, outcome) ? "conflict" : "late_evidence", out);
+		return decision;
+	}
+	if (!al_policy_is_open(known) && not_a_try)
+	{
+		out->move.forgive = true;
+		counted.sends--;
+	}
+	situation = situation_of(&counted, tool, known, now);
+	decision = al_policy_decide(&situation);
+	out->moves = true;
+	al_judge_move(&counted, tool, &decision, now, &out->move);
+	out->move.known = known;
+	out->move.next_at = due_time(&counted, tool, &decision, retry_after_s, now);
+	out->move.clear_key_window = (known == AL_KNOWN_NOT_SENT);
+	return decision;
 }
 
 /* Decides about an action that is due. */
@@ -128,7 +143,7 @@ al_judge_move(const AlStanding *standing, const AlTool *tool, const AlDecision *
 	move->action_id = standing->action_id;
 	move->status = decision->status;
 	move->step = decision->step;
-	move->known = standing->known;
+	move->known = move->known_before = standing->known;
 	move->next_at = due_time(standing, tool, decision, -1, now);
 	move->error_code = decision->error_code;
 }
@@ -143,7 +158,7 @@ situation_of(const AlStanding *standing, const AlTool *tool, AlKnown known, Time
 		.key = AL_KEY_NOT_HONOURED,
 		.budget = AL_BUDGET_OPEN,
 		.lookup = AL_LOOKUP_NONE,
-		.stop = AL_STOP_NO
+		.stop = stop_of(standing, now)
 	};
 	bool		counts = !al_policy_is_open(known) || al_registry_resendable(tool, standing->key_place);
 
@@ -152,11 +167,16 @@ situation_of(const AlStanding *standing, const AlTool *tool, AlKnown known, Time
 	if ((standing->window_ends_at != 0 && now >= standing->window_ends_at) ||
 		(counts && standing->sends >= tool->def->attempts))
 		situation.budget = AL_BUDGET_USED_UP;
-	if (standing->cancelled_at != 0)
-		situation.stop = AL_STOP_CANCELLED;
-	else if (standing->expires_at != 0 && now >= standing->expires_at)
-		situation.stop = AL_STOP_EXPIRED;
 	return situation;
+}
+
+/* Tells whether somebody or something wants an action to end. */
+static AlStop
+stop_of(const AlStanding *standing, TimestampTz now)
+{
+	if (standing->cancelled_at != 0)
+		return AL_STOP_CANCELLED;
+	return standing->expires_at != 0 && now >= standing->expires_at ? AL_STOP_EXPIRED : AL_STOP_NO;
 }
 
 /* Computes when a step is due. */
@@ -282,17 +302,17 @@ answer_retry_after(const AlEnded *ended)
 	return seconds;
 }
 
-/* Notes evidence that comes after the action has come to rest and contradicts it. */
+/* Keeps evidence as an event of its own. */
 static void
-note_conflict(const AlStanding *standing, const AlOutcome *outcome, AlJudgement *out)
+keep_late(const AlStanding *standing, const AlOutcome *outcome, const char *what, AlJudgement *out)
 {
-	bool		contradicts = (standing->status == AL_STATUS_FAILED && outcome->verdict == AL_VERDICT_CONFIRMED) ||
-		(standing->status == AL_STATUS_CONFIRMED && outcome->verdict == AL_VERDICT_REJECTED && !outcome->transient);
-
 	out->has_event = true;
 	out->event.action_id = standing->action_id;
-	out->event.what = contradicts ? "conflict" : "late_evidence";
-	out->event.status = standing->status;
-	out->event.note = psprintf("attempt %d ended with %s (%s) after the action had been decided",
-							   out->closing.attempt, al_verdict_name(outcome->verdict), outcome->category);
+	out->event.what = what;
+	out->event.status = out->moves ? out->move.status : standing->status;
+	out->event.verdict = al_verdict_name(outcome->verdict);
+	out->event.source = "answer";
+	out->event.note = psprintf("attempt %d ended with %s (%s) after %s", out->closing.attempt,
+							   al_verdict_name(outcome->verdict), outcome->category,
+							   out->moves ? "a refusal had been reported" : "the action had been decided");
 }

@@ -46,6 +46,14 @@ extern void al_judge(const AlEnded *ended, const AlStanding *standing, const AlT
 					 TimestampTz now, bool bare, AlJudgement *out);
 
 /*
+ * Fold an outcome into what is known of an action and decide: fills the move, or
+ * for an action at rest the event that keeps the evidence.  not_a_try: what was
+ * proven undelivered was stopped on our side, and is forgiven.
+ */
+extern AlDecision al_judge_outcome(const AlStanding *standing, const AlTool *tool, const AlOutcome *outcome, bool not_a_try,
+								   int64 retry_after_s, TimestampTz now, AlJudgement *out);
+
+/*
  * What may happen next to an action that is due, before anything is sent: the
  * key's window, the retry window or the expiry may have passed while it waited.
  */

@@ -84,7 +84,7 @@ static AlStatement close_attempts = {
 	"FROM unnest($1) u WHERE a.action_id = u.action_id AND a.status NOT IN ('confirmed', 'failed')"
 static AlStatement move_actions = {MOVE_SET, 2, {InvalidOid, TIMESTAMPTZOID}};
 static AlStatement move_claimed = {
-	MOVE_SET " AND a.claimed_by = $3 AND a.cancelled_at IS NULL RETURNING u.n", 3, {InvalidOid, TIMESTAMPTZOID, INT8OID}
+	MOVE_SET " AND a.claimed_by = $3 AND a.cancelled_at IS NULL AND a.known = u.known_before::actionledger.known RETURNING u.n", 3, {InvalidOid, TIMESTAMPTZOID, INT8OID}
 };
 static AlStatement delete_due = {
 	"DELETE FROM actionledger.due d USING unnest($1::bigint[]) AS u(action_id) WHERE d.action_id = u.action_id", 1, {INT8ARRAYOID}
@@ -95,10 +95,11 @@ static AlStatement update_due = {
 	2, {INT8ARRAYOID, TIMESTAMPTZARRAYOID}
 };
 static AlStatement insert_events = {
-	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note) "
-	"SELECT u.action_id, u.what, u.status::actionledger.status, 'dispatcher ' || $5, u.note "
-	"FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS u(action_id, what, status, note)",
-	5, {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8OID}
+	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note, verdict, source, evidence) "
+	"SELECT u.action_id, u.what, u.status::actionledger.status, $8, u.note, u.verdict::actionledger.verdict, u.source, u.evidence "
+	"FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::jsonb[]) "
+	"AS u(action_id, what, status, note, verdict, source, evidence)",
+	8, {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, JSONBARRAYOID, TEXTOID}
 };
 static AlStatement take_incarnation = {
 	"SELECT nextval('actionledger.incarnation_seq')", 0, {0}
@@ -355,6 +356,7 @@ move_rows(const AlMove *moves, int n, AlStatement *statement)
 		al_row_set_text(&rows, 9, move->error_code);
 		al_row_set_text(&rows, 10, move->error_message);
 		al_row_set(&rows, 11, Int32GetDatum(move->forgive ? 1 : 0));
+		al_row_set_text(&rows, 12, al_known_name(move->known_before));
 		al_rows_add(&rows);
 	}
 	return al_rows_array(&rows, statement);
@@ -401,26 +403,39 @@ move_due(const AlMove *moves, int n, const bool *done)
 void
 al_ledger_event(const AlEvent *events, int n, int64 incarnation)
 {
+	if (n > 0)
+		al_ledger_event_by(events, n, psprintf("dispatcher " INT64_FORMAT, incarnation));
+}
+
+/* Appends events in somebody's name. */
+void
+al_ledger_event_by(const AlEvent *events, int n, const char *by_whom)
+{
 	AlArray		action = al_array_create(INT8OID, n);
-	AlArray		what = al_array_create(TEXTOID, n);
-	AlArray		status = al_array_create(TEXTOID, n);
-	AlArray		note = al_array_create(TEXTOID, n);
-	Datum		values[5];
+	AlArray		evidence = al_array_create(JSONBOID, n);
+	AlArray		text[5];
+	Datum		values[8];
 
 	if (n == 0)
 		return;
+	for (int t = 0; t < lengthof(text); t++)
+		text[t] = al_array_create(TEXTOID, n);
 	for (int i = 0; i < n; i++)
 	{
 		al_array_set(&action, i, Int64GetDatum(events[i].action_id));
-		al_array_set_text(&what, i, events[i].what);
-		al_array_set_text(&status, i, al_status_name(events[i].status));
-		al_array_set_text(&note, i, events[i].note);
+		al_array_set_text(&text[0], i, events[i].what);
+		al_array_set_text(&text[1], i, al_status_name(events[i].status));
+		al_array_set_text(&text[2], i, events[i].note);
+		al_array_set_text(&text[3], i, events[i].verdict);
+		al_array_set_text(&text[4], i, events[i].source);
+		if (events[i].evidence != (Datum) 0)
+			al_array_set(&evidence, i, events[i].evidence);
 	}
 	values[0] = al_array_datum(&action);
-	values[1] = al_array_datum(&what);
-	values[2] = al_array_datum(&status);
-	values[3] = al_array_datum(&note);
-	values[4] = Int64GetDatum(incarnation);
+	for (int t = 0; t < lengthof(text); t++)
+		values[t + 1] = al_array_datum(&text[t]);
+	values[6] = al_array_datum(&evidence);
+	values[7] = CStringGetTextDatum(by_whom);
 	(void) al_statement_run(&insert_events, values, NULL);
 }
 

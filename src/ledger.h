@@ -94,6 +94,7 @@ typedef struct AlMove
 	AlStatus	status;
 	AlStep		step;
 	AlKnown		known;
+	AlKnown		known_before;	/* what it was folded from */
 	TimestampTz next_at;		/* DT_NOEND: waits for a person; ignored when terminal */
 	bool		clear_key_window;	/* nothing was delivered: the key's window has not begun */
 	bool		forgive;		/* the last send was stopped by a definition: it is no try */
@@ -111,6 +112,9 @@ typedef struct AlEvent
 	const char *what;
 	AlStatus	status;
 	char	   *note;
+	const char *verdict;		/* NULL: it is no evidence */
+	const char *source;			/* of the evidence: answer, callback, executor; NULL: none */
+	Datum		evidence;		/* jsonb, 0: none */
 } AlEvent;
 
 /*
@@ -142,8 +146,9 @@ extern int	al_ledger_lock(const int64 *action_ids, int n, AlStanding **standings
 extern void al_ledger_close(const AlClosing *closings, int n);
 
 
-/* Append events in the dispatcher's name. */
+/* Append events in the dispatcher's name, or in somebody's. */
 extern void al_ledger_event(const AlEvent *events, int n, int64 incarnation);
+extern void al_ledger_event_by(const AlEvent *events, int n, const char *by_whom);
 
 /* The relation of this database's ledger, InvalidOid when there is none. */
 extern Oid	al_ledger_relation(void);

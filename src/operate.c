@@ -14,13 +14,13 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
-#include "utils/numeric.h"
 #include "utils/timestamp.h"
 
 #include "authority.h"
 #include "errors.h"
 #include "judge.h"
 #include "ledger.h"
+#include "report.h"
 #include "roster.h"
 #include "session.h"
 #include "wakeup.h"
@@ -52,7 +52,6 @@ static void record_event(int64 action_id, const char *what, AlStatus status, con
 						 FunctionCallInfo fcinfo, int note, int evidence);
 static void check_expected(const AlStanding *standing, const char *expected);
 static void check_not_early(const AlStanding *standing, bool force);
-static char *evidence_reference(Jsonb *evidence);
 
 /* resolve(action_id, outcome, evidence, note, expected_status, force) */
 Datum
@@ -92,7 +91,7 @@ al_resolve(PG_FUNCTION_ARGS)
 	move.step = AL_STEP_NONE;
 	move.known = confirmed ? AL_KNOWN_CONFIRMED : AL_KNOWN_REJECTED;
 	move.confirmed_by = confirmed ? "person" : NULL;
-	move.external_ref = PG_ARGISNULL(2) ? NULL : evidence_reference(PG_GETARG_JSONB_P(2));
+	move.external_ref = PG_ARGISNULL(2) ? NULL : al_report_reference(PG_GETARG_JSONB_P(2));
 	move.error_code = confirmed ? NULL : "resolved_failed";
 	move.error_message = confirmed ? NULL : psprintf("decided by %s: %s", who, text_to_cstring(PG_GETARG_TEXT_PP(3)));
 	al_ledger_move(&move, 1, GetCurrentTimestamp());
@@ -295,22 +294,6 @@ check_not_early(const AlStanding *standing, bool force)
 				 errmsg("action " INT64_FORMAT " may still be executed by the provider", standing->action_id),
 				 errdetail("The max processing time since the last send is over at %s.", al_words_time(over)),
 				 errhint("Wait until then and look again; with evidence that it cannot happen any more, pass force => true.")));
-}
-
-/* Takes external_ref out of the evidence. */
-static char *
-evidence_reference(Jsonb *evidence)
-{
-	JsonbValue	found;
-
-	if (!JB_ROOT_IS_OBJECT(evidence) ||
-		getKeyJsonValueFromContainer(&evidence->root, "external_ref", 12, &found) == NULL)
-		return NULL;
-	if (found.type == jbvNumeric)
-		return DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(found.val.numeric)));
-	if (found.type != jbvString || found.val.string.len == 0)
-		return NULL;
-	return pnstrdup(found.val.string.val, found.val.string.len);
 }
 
 /* Appends the event of a decision; note and evidence are argument numbers, -1 for none. */

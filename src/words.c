@@ -129,6 +129,8 @@ al_words_outcome(const AlDecision *decision, const AlOutcome *outcome, const AlE
 
 	if (decision->status == AL_STATUS_CONFIRMED)
 		return NULL;
+	if (decision->error_code != NULL && strcmp(decision->error_code, "rejected") == 0 && outcome->verdict != AL_VERDICT_REJECTED)
+		return pstrdup("reported as refused while it was being sent");
 	if (decision->error_code != NULL && strcmp(decision->error_code, "retries_exhausted") == 0)
 		return psprintf("after %d %s, none of them delivered and accepted; the last: %s", sends, sends == 1 ? "try" : "tries", words);
 	if (decision->error_code != NULL && strcmp(decision->error_code, "no_answer") == 0)
@@ -140,6 +142,28 @@ al_words_outcome(const AlDecision *decision, const AlOutcome *outcome, const AlE
 	if (decision->error_code != NULL && strcmp(decision->error_code, "expired") == 0)
 		return pstrdup("expired; nothing was done");
 	return pstrdup(words);
+}
+
+/* Puts what somebody reported into words. */
+char *
+al_words_reported(const AlDecision *decision, const AlOutcome *outcome, const char *who, int sends)
+{
+	static const char *const words[] = {
+		[AL_VERDICT_NOT_SENT] = "it was not sent",
+		[AL_VERDICT_REJECTED] = "it was refused",
+		[AL_VERDICT_CONFIRMED] = "it happened",
+		[AL_VERDICT_IN_PROGRESS] = "it is in progress",
+		[AL_VERDICT_UNKNOWN] = "nobody knows whether it happened"
+	};
+	char	   *reported = psprintf("%s reports that %s", who, words[outcome->verdict]);
+
+	if (decision->status == AL_STATUS_CONFIRMED)
+		return NULL;
+	if (decision->error_code != NULL && strcmp(decision->error_code, "retries_exhausted") == 0)
+		return psprintf("after %d %s, none of them delivered and accepted; the last: %s", sends, sends == 1 ? "try" : "tries", reported);
+	if (decision->step == AL_STEP_REVIEW)
+		return psprintf("%d %s, outcome unknown; the last: %s", sends, sends == 1 ? "send" : "sends", reported);
+	return reported;
 }
 
 /* Says what a definition keeps from being sent, and what mends it. */

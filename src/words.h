@@ -57,6 +57,9 @@ extern char *al_words_observation(const AlStory *story, bool created, bool asked
 extern char *al_words_outcome(const AlDecision *decision, const AlOutcome *outcome,
 							  const AlEvidence *evidence, const AlTool *tool, int sends);
 
+/* The error_message of an action after somebody reported an outcome; NULL when it is confirmed. */
+extern char *al_words_reported(const AlDecision *decision, const AlOutcome *outcome, const char *who, int sends);
+
 /* The error_message of an action that a definition keeps from being sent, and what mends it. */
 extern char *al_words_blocked(const char *category, const char *detail);
 

@@ -208,6 +208,24 @@ al_policy_decide(const AlSituation *situation)
 	return resolve(table[situation->known][pressure][column], situation);
 }
 
+/* Says whether evidence contradicts a status. */
+bool
+al_policy_contradicts(AlStatus status, bool sole, const AlOutcome *outcome)
+{
+	switch (status)
+	{
+		case AL_STATUS_PREPARED:
+		case AL_STATUS_FAILED:
+			return outcome->verdict == AL_VERDICT_CONFIRMED || outcome->verdict == AL_VERDICT_IN_PROGRESS;
+		case AL_STATUS_CONFIRMED:
+			return outcome->verdict == AL_VERDICT_REJECTED && !outcome->transient && (outcome->conclusive || sole);
+		case AL_STATUS_SUBMITTED:
+		case AL_STATUS_NEEDS_RECONCILIATION:
+			break;
+	}
+	return false;
+}
+
 /* Says whether an action may ever go from one status to another. */
 bool
 al_policy_may_move(AlStatus from, AlStatus to)

@@ -115,6 +115,14 @@ extern bool al_policy_is_open(AlKnown known);
 /* Decide what happens next.  Total over the full product of its inputs. */
 extern AlDecision al_policy_decide(const AlSituation *situation);
 
+/*
+ * Whether evidence says the contrary of an action's status: that something
+ * happened, or is about to, that has not been sent or has failed; that a confirmed
+ * one was refused.  A refusal speaks for one attempt only, so it contradicts a
+ * confirmation when it is conclusive or there was but one send (sole).
+ */
+extern bool al_policy_contradicts(AlStatus status, bool sole, const AlOutcome *outcome);
+
 /* Whether an action may ever go from one status to another (same status: false for terminal ones only). */
 extern bool al_policy_may_move(AlStatus from, AlStatus to);
 

@@ -23,6 +23,7 @@ static void check_decisions(void);
 static void check_claims(void);
 static void check_moves(void);
 static void check_open(void);
+static void check_contradictions(void);
 static void check_fold(void);
 static void check_histories(void);
 
@@ -33,6 +34,7 @@ main(void)
 	check_claims();
 	check_moves();
 	check_open();
+	check_contradictions();
 	check_fold();
 	check_histories();
 	return done_testing();
@@ -362,6 +364,34 @@ check_open(void)
 	tap_group("open knowledge");
 	for (int known = 0; known < AL_N_KNOWN; known++)
 		tap_cell(al_policy_is_open((AlKnown) known) == is_open((AlKnown) known), "%s", al_known_name((AlKnown) known));
+	tap_group_end();
+}
+
+/* What says the contrary of a status: that it happens where it did not, that it was refused where it happened. */
+static void
+check_contradictions(void)
+{
+	tap_group("contradictions");
+	for (int n = 0; n < AL_N_STATUSES * AL_N_VERDICTS * 8; n++)
+	{
+		AlStatus	status = (AlStatus) (n / 8 % AL_N_STATUSES);
+		AlOutcome	o = {
+			.verdict = (AlVerdict) (n / 8 / AL_N_STATUSES),
+			.transient = (n & 1) != 0,
+			.conclusive = (n & 2) != 0
+		};
+		bool		sole = (n & 4) != 0;
+		bool		happens = o.verdict == AL_VERDICT_CONFIRMED || o.verdict == AL_VERDICT_IN_PROGRESS;
+		bool		want = false;
+
+		if (status == AL_STATUS_PREPARED || status == AL_STATUS_FAILED)
+			want = happens;
+		/* A later attempt that is refused says nothing of the one that was confirmed. */
+		if (status == AL_STATUS_CONFIRMED && o.verdict == AL_VERDICT_REJECTED && !o.transient)
+			want = sole || o.conclusive;
+		tap_cell(al_policy_contradicts(status, sole, &o) == want, "%s after %s (sole %d, transient %d, conclusive %d) should be %s",
+				 al_verdict_name(o.verdict), al_status_name(status), sole, o.transient, o.conclusive, want ? "a contradiction" : "none");
+	}
 	tap_group_end();
 }
 
