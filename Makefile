@@ -14,7 +14,7 @@
 
 SCRIPT_GOALS := check demo bench schema-suite fuzz
 .DEFAULT_GOAL := all
-.PHONY: all fault unit provider resolver rawloop layers $(SCRIPT_GOALS)
+.PHONY: all fault unit provider resolver clock rawloop layers $(SCRIPT_GOALS)
 
 ifneq ($(filter $(SCRIPT_GOALS),$(MAKECMDGOALS)),)
 # ---------------------------------------------------------------------------
@@ -151,7 +151,8 @@ build/librules.a build/libwire.a build/fault/librules.a build/fault/libwire.a:
 
 UNIT_TESTS := $(UNIT_SOURCES:test/unit/%.c=build/unit/%)
 FAULT_UNIT_TESTS := $(filter build/unit/test_fault%,$(UNIT_TESTS))
-UNIT_LIBS = -Wl,--as-needed -lcurl -lm -pthread
+# -rdynamic: test_wire_memory stands in for the allocator of libcurl too.
+UNIT_LIBS = -rdynamic -Wl,--as-needed -lcurl -lm -pthread
 unit: $(UNIT_TESTS)
 $(filter-out $(FAULT_UNIT_TESTS),$(UNIT_TESTS)): build/unit/%: test/unit/%.c build/libwire.a build/librules.a Makefile
 	$(COMPILE) $(PLAIN_CPPFLAGS) $(DEPENDENCIES) -o $@ $< build/libwire.a build/librules.a $(UNIT_LIBS)
@@ -176,6 +177,10 @@ build/provider: $(PROVIDER_SOURCES) $(wildcard test/provider/*.h) Makefile
 resolver: build/resolver.so
 build/resolver.so: test/lib/resolver.c Makefile
 	$(COMPILE) $(PLAIN_CPPFLAGS) -fPIC -shared -o $@ $< -ldl -pthread
+# The clock of the tests, likewise.
+clock: build/clock.so
+build/clock.so: test/lib/clock.c Makefile
+	$(COMPILE) $(PLAIN_CPPFLAGS) -fPIC -shared -o $@ $< -ldl
 # The raw libcurl loop of the measurements.
 rawloop: build/rawloop
 build/rawloop: test/bench/rawloop.c Makefile

@@ -30,13 +30,20 @@ CREATE TABLE actionledger.ledger (
     database_id    oid,
     timeline       int,
     control_inode  bigint,
-    created_at     timestamptz NOT NULL DEFAULT now()
+    created_at     timestamptz NOT NULL DEFAULT now(),
+    clock_offset   bigint,
+    clock_boot     text,
+    clock_ahead_until timestamptz
 );
 COMMENT ON TABLE actionledger.ledger IS 'Who this ledger is (namespace of its idempotency keys, made at CREATE EXTENSION, kept by a dump) and which cluster may send from it';
 COMMENT ON COLUMN actionledger.ledger.namespace IS 'UUID namespace of the idempotency keys (UUIDv5, RFC 9562)';
 COMMENT ON COLUMN actionledger.ledger.system_id IS 'Database system identifier of the cluster that may send; NULL: taken by the first dispatcher';
 COMMENT ON COLUMN actionledger.ledger.timeline IS 'Timeline of that cluster: it changes at promotion and at point-in-time recovery';
 COMMENT ON COLUMN actionledger.ledger.control_inode IS 'Inode of global/pg_control there: a file copy of the cluster has another';
+
+COMMENT ON COLUMN actionledger.ledger.clock_offset IS 'Microseconds from the time since boot to the time of day, by which the times of live actions are stored';
+COMMENT ON COLUMN actionledger.ledger.clock_boot IS 'Boot of the machine in which that holds; after another boot nobody knows what has become of the clock';
+COMMENT ON COLUMN actionledger.ledger.clock_ahead_until IS 'The clock was set back: what was recorded before may bear times up to this one';
 
 -- A restored dump brings its own row, which takes the place of the one that
 -- CREATE EXTENSION has just made.
@@ -112,11 +119,13 @@ CREATE TABLE actionledger.action (
     instance         bigint NOT NULL,
     created_at       timestamptz NOT NULL,
     expires_at       timestamptz,
+    not_before       timestamptz,
     step             int,
     run_id           text,
     identity         text NOT NULL CHECK (identity <> ''),
     idempotency_key  text NOT NULL CHECK (idempotency_key <> ''),
     key_place        text,
+    expiry_moves     bool NOT NULL DEFAULT false,
     requested_by     text NOT NULL,
     session_by       text,
     actor            text,
@@ -157,6 +166,7 @@ COMMENT ON COLUMN actionledger.action.known IS 'Fold of all attempts';
 COMMENT ON COLUMN actionledger.action.window_ends_at IS 'End of the retry window; starts at the first mark';
 COMMENT ON COLUMN actionledger.action.key_place IS 'Where the frozen request carries its key, when the destination had declared to honour it there; NULL: an unknown outcome is not settled by sending again';
 COMMENT ON COLUMN actionledger.action.key_ends_at IS 'Until when the destination is relied on to remember the key (window less margin); NULL while nothing was delivered or no key is honoured';
+COMMENT ON COLUMN actionledger.action.expiry_moves IS 'expires_at was reckoned from the tool''s expires_after: it moves when the clock is set, while a time that the caller has given stays';
 COMMENT ON COLUMN actionledger.action.args_hash IS 'SHA-256 of the canonical arguments (RFC 8785)';
 COMMENT ON COLUMN actionledger.action.headers IS 'Frozen header lines, secrets by reference';
 COMMENT ON COLUMN actionledger.action.confirmed_by IS 'What confirmed it: response, replay, callback, executor or person';
@@ -174,6 +184,13 @@ CREATE TABLE actionledger.due (
 COMMENT ON TABLE actionledger.due IS 'One row per live action: when it is due; infinity for what waits for a person';
 COMMENT ON COLUMN actionledger.due.priority IS '1: before the others of its service, 0, -1: after them';
 CREATE INDEX due_schedule ON actionledger.due (service_id, priority, next_at, action_id);
+
+-- Empty but for a moment after the clock was set: by how much times are still to be moved.
+CREATE TABLE actionledger.clock_debt (
+    action_id  bigint PRIMARY KEY,
+    shift      interval NOT NULL
+);
+COMMENT ON TABLE actionledger.clock_debt IS 'Live actions whose times could not be moved yet when the clock was set, because a session had locked them: nothing is decided by those times before';
 
 CREATE TABLE actionledger.attempt (
     action_id         bigint NOT NULL,
@@ -297,6 +314,7 @@ SELECT pg_catalog.pg_extension_config_dump('actionledger.tool_grant', '');
 SELECT pg_catalog.pg_extension_config_dump('actionledger.action', '');
 SELECT pg_catalog.pg_extension_config_dump('actionledger.action_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('actionledger.due', '');
+SELECT pg_catalog.pg_extension_config_dump('actionledger.clock_debt', '');
 SELECT pg_catalog.pg_extension_config_dump('actionledger.attempt', '');
 SELECT pg_catalog.pg_extension_config_dump('actionledger.event', '');
 SELECT pg_catalog.pg_extension_config_dump('actionledger.event_seq', '');

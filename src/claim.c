@@ -14,6 +14,8 @@
 
 #include "authority.h"
 #include "claim.h"
+#include "clock.h"
+#include "rebase.h"
 #include "secrets.h"
 #include "settings.h"
 #include "words.h"
@@ -53,7 +55,7 @@ static void advance_lanes(AlDispatcher *dispatcher, const AlLot *lots, int n_lot
 void
 al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
 {
-	Draft		draft = {.dispatcher = dispatcher, .claim = claim, .now = GetCurrentTimestamp()};
+	Draft		draft = {.dispatcher = dispatcher, .claim = claim, .now = al_clock_now()};
 	AlLot	   *lots = palloc(Max(dispatcher->lanes.n, 1) * AL_N_LEVELS * sizeof(AlLot));
 	int			room = dispatcher->room - al_wire_in_flight(dispatcher->wire);
 	int			n_lots = al_lanes_lots(&dispatcher->lanes, draft.now, room, lots);
@@ -64,6 +66,12 @@ al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
 	if (n_lots == 0)
 		return;
 	n = al_ledger_pick(lots, n_lots, draft.now, &actions);
+	if (al_rebase_owes() && al_rebase_pay() > 0)
+	{
+		/* Some of these may have been read with times of the old clock. */
+		al_lanes_rescan(&dispatcher->lanes);
+		return;
+	}
 	advance_lanes(dispatcher, lots, n_lots, actions, n, draft.now);
 	if (n == 0)
 		return;
@@ -251,6 +259,7 @@ add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List 
 	claimed->mark.key_ends_at = (standing->key_ends_at || !al_registry_key_counts(tool, standing->key_place)) ? standing->key_ends_at
 		: TimestampTzPlusMilliseconds(draft->now, key->window_ms - key->margin_ms);
 
+	claimed->flight->clock = al_clock_shifted();
 	claimed->flight->standing = *standing;
 	if (standing->key_place != NULL)
 		claimed->flight->standing.key_place =

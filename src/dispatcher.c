@@ -28,11 +28,13 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "clock.h"
 #include "databases.h"
 #include "dispatcher.h"
 #include "fence.h"
 #include "gate.h"
 #include "incarnation.h"
+#include "rebase.h"
 #include "roster.h"
 #include "rules/fault.h"
 #include "session.h"
@@ -119,6 +121,7 @@ connect_database(AlWorkerSlot *slot)
 	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
 	slot->pid = MyProcPid;
 	slot->since = GetCurrentTimestamp();
+	slot->began = al_clock_elapsed();
 	LWLockRelease(al_roster->lock);
 	BackgroundWorkerInitializeConnectionByOid(slot->database, InvalidOid, 0);
 }
@@ -191,7 +194,7 @@ begin_life(AlWorkerSlot *slot)
 	snprintf(name, sizeof(name), "dispatcher %d", dispatcher.index);
 	al_ledger_record_incarnation(dispatcher.incarnation, name);
 	fenced = al_fence_check(&dispatcher.namespace_id);
-	dispatcher.orphans_at = queue_orphans() ? 0 : TimestampTzPlusMilliseconds(GetCurrentTimestamp(), HANDOVER_MS);
+	dispatcher.orphans_at = queue_orphans() ? 0 : TimestampTzPlusMilliseconds(al_clock_now(), HANDOVER_MS);
 	al_session_end(&session);
 	set_state(slot, fenced ? AL_WORKER_FENCED : AL_WORKER_RUNNING, fenced);
 	al_turn_commit(&dispatcher);
@@ -265,7 +268,6 @@ loop(AlWorkerSlot *slot)
 {
 	WaitEventSet *events = create_events();
 	TimestampTz next_scan = 0;
-	TimestampTz last = 0;
 
 	while (!ShutdownRequestPending && !dispatcher.gone)
 	{
@@ -287,14 +289,9 @@ loop(AlWorkerSlot *slot)
 			}
 			next_scan = 0;		/* the interval may be another one */
 		}
-		now = GetCurrentTimestamp();
-		if (now < last)
-		{
-			/* Somebody has set the clock back: what was to be later would be much later. */
-			al_lanes_rescan(&dispatcher.lanes);
-			next_scan = dispatcher.retry_at = dispatcher.ended_since = 0;
-		}
-		last = now;
+		if (al_clock_has_jumped() && al_turn_set_clock(&dispatcher))
+			next_scan = 0;
+		now = al_clock_now();
 		announced = take_announcements(slot);
 		if (now >= next_scan || (announced && slot->state == AL_WORKER_FENCED))
 		{
@@ -311,7 +308,7 @@ loop(AlWorkerSlot *slot)
 		al_wire_run(dispatcher.wire);
 		al_turn_collect(&dispatcher);
 		slot->in_flight = al_wire_in_flight(dispatcher.wire);
-		(void) WaitEventSetWait(events, sleep_ms(GetCurrentTimestamp(), next_scan), &event, 1, PG_WAIT_EXTENSION);
+		(void) WaitEventSetWait(events, sleep_ms(al_clock_now(), next_scan), &event, 1, PG_WAIT_EXTENSION);
 		if (!PostmasterIsAlive())
 			proc_exit(1);
 	}
@@ -410,6 +407,7 @@ look(AlWorkerSlot *slot, TimestampTz now)
 		dispatcher.orphans_at = 0;
 	if (dispatcher.n_ended == 0 && dispatcher.n_busy == 0 && now >= dispatcher.orphans_at)
 		dispatcher.orphans_at = queue_orphans() ? now : DT_NOEND;
+	al_rebase_look();
 	refusal = al_gate_table_refusal();
 	strlcpy(dispatcher.table_refusal, refusal ? refusal : "", sizeof(dispatcher.table_refusal));
 	al_session_end(&session);
@@ -490,14 +488,14 @@ sleep_ms(TimestampTz now, TimestampTz next_scan)
 static void
 drain(void)
 {
-	TimestampTz end = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), al_drain_timeout);
+	int64		end = al_clock_elapsed() + INT64CONST(1000) * al_drain_timeout;
 	int			tries = 0;
 
 	dispatcher.may_send = false;
-	while (al_wire_in_flight(dispatcher.wire) > 0 && !dispatcher.gone && GetCurrentTimestamp() < end)
+	while (al_wire_in_flight(dispatcher.wire) > 0 && !dispatcher.gone && al_clock_elapsed() < end)
 	{
 		long		wire = al_wire_timeout_ms(dispatcher.wire);
-		long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), end);
+		long		left = (long) (Max(0, end - al_clock_elapsed()) / 1000 + 1);
 
 		(void) WaitLatchOrSocket(NULL, WL_SOCKET_READABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 								 al_wire_fd(dispatcher.wire), wire >= 0 ? Min(wire, left) : left, PG_WAIT_EXTENSION);
@@ -507,8 +505,8 @@ drain(void)
 	al_wire_abort_all(dispatcher.wire);
 	al_turn_collect(&dispatcher);
 	/* What cannot be recorded now is found by the next incarnation. */
-	end = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), RECORD_LIMIT_MS);
-	while (dispatcher.n_ended + dispatcher.n_busy > 0 && !dispatcher.gone && tries++ < 100 && GetCurrentTimestamp() < end)
+	end = al_clock_elapsed() + INT64CONST(1000) * RECORD_LIMIT_MS;
+	while (dispatcher.n_ended + dispatcher.n_busy > 0 && !dispatcher.gone && tries++ < 100 && al_clock_elapsed() < end)
 	{
 		if (dispatcher.n_ended > 0)
 			al_turn_run(&dispatcher);
@@ -592,8 +590,9 @@ on_dispatcher_exit(int code, Datum arg)
 
 	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
 	slot->state = AL_WORKER_BACKOFF;
-	slot->start_at = DT_NOEND;
+	slot->start_at = PG_INT64_MAX;
 	slot->pid = 0;
+	pg_atomic_write_u64(&slot->clock_offset, 0);
 	slot->latch = NULL;
 	slot->in_flight = 0;
 	LWLockRelease(al_roster->lock);

@@ -16,6 +16,7 @@
 #include "utils/timestamp.h"
 
 #include "authority.h"
+#include "clock.h"
 #include "envelope.h"
 #include "errors.h"
 #include "roster.h"
@@ -79,13 +80,13 @@ al_wait(PG_FUNCTION_ARGS)
 	int64		action_id = PG_GETARG_INT64(0);
 	Interval   *timeout = PG_GETARG_INTERVAL_P(1);
 	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz end = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(now),
-															  IntervalPGetDatum(timeout)));
+	TimestampTz until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(now),
+																IntervalPGetDatum(timeout)));
+	int64		end = al_clock_elapsed() + Min(Max(until, now) - now, INT64CONST(1000000) * WAIT_MAX_S);
 	AlSeen		seen;
 	Jsonb	   *envelope = look(action_id, &seen);
 
 	check_may_wait(&seen, action_id);
-	end = Min(end, TimestampTzPlusMilliseconds(now, WAIT_MAX_S * 1000));
 	if (al_roster == NULL)
 		PG_RETURN_JSONB_P(envelope);
 	ConditionVariablePrepareToSleep(&al_roster->outcome);
@@ -94,7 +95,7 @@ al_wait(PG_FUNCTION_ARGS)
 		long		left;
 
 		envelope = look(action_id, &seen);
-		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), end);
+		left = (long) ((end - al_clock_elapsed() + 999) / 1000);
 		if (seen.at_rest || left <= 0)
 			break;
 		(void) ConditionVariableTimedSleep(&al_roster->outcome, Min(left, WAIT_SLICE_MS), PG_WAIT_EXTENSION);

@@ -9,6 +9,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "clock.h"
 #include "lanes.h"
 #include "roster.h"
 #include "settings.h"
@@ -92,6 +93,24 @@ void
 al_lanes_rescan(AlLanes *lanes)
 {
 	al_lanes_announce(lanes, DT_NOBEGIN);
+}
+
+/* Has the times of lanes follow the clock. */
+void
+al_lanes_shift(AlLanes *lanes, int64 shift)
+{
+	for (int i = 0; i < lanes->n; i++)
+	{
+		AlLane	   *lane = lanes->lanes[i];
+
+		if (lane->held_from != 0)
+			lane->held_from += shift;
+		if (lane->held_until != 0 && lane->held_until != DT_NOEND)
+			lane->held_until += shift;
+		if (lane->held_from != 0)
+			publish(lane);
+	}
+	al_lanes_rescan(lanes);
 }
 
 /* Tells whether something may be claimed now. */
@@ -257,11 +276,11 @@ al_lane_end(AlLane *lane, const AlEvidence *evidence)
 	(void) al_breaker_end(&lane->breaker, lane->threshold, lane->cooldown_ms, failed, monotonic_ms());
 	if (lane->breaker.open && !was_open)
 	{
-		lane->held_from = GetCurrentTimestamp();
+		lane->held_from = al_clock_now();
 		lane->held_until = DT_NOEND;
 	}
 	else if (!lane->breaker.open && was_open)
-		lane->held_until = GetCurrentTimestamp();
+		lane->held_until = al_clock_now();
 	if (lane->breaker.open || was_open)
 		publish(lane);
 }
@@ -341,7 +360,7 @@ publish(AlLane *lane)
 	};
 
 	if (lane->breaker.open)
-		shown.probe_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+		shown.probe_at = TimestampTzPlusMilliseconds(al_clock_now(),
 													 lane->breaker.probe_at_ms - monotonic_ms());
 	al_roster_show_breaker(&shown);
 }

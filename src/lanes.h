@@ -69,6 +69,9 @@ extern void al_lane_expect(AlLane *lane, TimestampTz due_at);
 /* Look at everything again. */
 extern void al_lanes_rescan(AlLanes *lanes);
 
+/* The clock has been set by so much: what is kept of times follows it, and everything is looked at again. */
+extern void al_lanes_shift(AlLanes *lanes, int64 shift);
+
 /* Whether something may be claimed now. */
 extern bool al_lanes_ready(AlLanes *lanes, TimestampTz now);
 

@@ -23,6 +23,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "clock.h"
 #include "databases.h"
 #include "launcher.h"
 #include "roster.h"
@@ -45,7 +46,7 @@ static AlWorkerSlot *find_slot(Oid database, int index);
 static void start_worker(AlWorkerSlot *slot);
 static void dismiss_unwanted(List *wanted);
 static void settle_ended(void);
-static bool never_began(int slot, TimestampTz now);
+static bool never_began(int slot, int64 now);
 static void complain_of_room(void);
 static long next_wait_ms(void);
 static void on_launcher_exit(int code, Datum arg);
@@ -155,7 +156,7 @@ take_pokes(List *on, List *off)
 {
 	List	   *wanted = list_copy(on);
 	AlPoke		pokes[AL_ROSTER_POKES];
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = al_clock_elapsed();
 
 	LWLockAcquire(al_roster->lock, LW_SHARED);
 	memcpy(pokes, al_roster->pokes, sizeof(pokes));
@@ -168,7 +169,7 @@ take_pokes(List *on, List *off)
 			continue;
 		if (!list_member_oid(on, database) && !list_member_oid(off, database) && al_database_connectable(database))
 			wanted = lappend_oid(wanted, database);
-		else if (TimestampDifferenceExceeds(pokes[i].at, now, LAUNCHER_POLL_MS))
+		else if (now - pokes[i].at >= LAUNCHER_POLL_MS * 1000)
 		{
 			LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
 			if (al_roster->pokes[i].database == database)
@@ -193,7 +194,7 @@ staff_database(Oid database)
 			return;
 		}
 		if ((slot->state == AL_WORKER_BACKOFF || slot->state == AL_WORKER_MISSING) &&
-			slot->start_at <= GetCurrentTimestamp())
+			slot->start_at <= al_clock_elapsed())
 			start_worker(slot);
 	}
 }
@@ -202,10 +203,10 @@ staff_database(Oid database)
 static void
 complain_of_room(void)
 {
-	static TimestampTz said_at = 0;
-	TimestampTz now = GetCurrentTimestamp();
+	static int64 said_at = 0;
+	int64		now = al_clock_elapsed();
 
-	if (said_at != 0 && !TimestampDifferenceExceeds(said_at, now, NO_ROOM_LOG_MS))
+	if (said_at != 0 && now - said_at < INT64CONST(1000) * NO_ROOM_LOG_MS)
 		return;
 	said_at = now;
 	ereport(LOG,
@@ -240,6 +241,7 @@ find_slot(Oid database, int index)
 		spare->pid = 0;
 		spare->latch = NULL;
 		spare->since = GetCurrentTimestamp();
+		spare->began = al_clock_elapsed();
 		spare->start_at = 0;
 		spare->last_turn = 0;
 		spare->failures = 0;
@@ -249,6 +251,7 @@ find_slot(Oid database, int index)
 		spare->nothing_here = false;
 		spare->detail[0] = '\0';
 		pg_atomic_write_u64(&spare->wake_at, AL_WAKE_NEVER);
+		pg_atomic_write_u64(&spare->clock_offset, 0);
 	}
 	LWLockRelease(al_roster->lock);
 	return spare;
@@ -283,6 +286,7 @@ start_worker(AlWorkerSlot *slot)
 	}
 	slot->state = AL_WORKER_STARTING;
 	slot->since = GetCurrentTimestamp();
+	slot->began = al_clock_elapsed();
 	slot->restarts++;
 	LWLockRelease(al_roster->lock);
 
@@ -301,7 +305,7 @@ start_worker(AlWorkerSlot *slot)
 	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
 	slot->state = AL_WORKER_MISSING;
 	slot->restarts--;
-	slot->start_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), BACKOFF_FIRST_MS * 5);
+	slot->start_at = al_clock_elapsed() + INT64CONST(5000) * BACKOFF_FIRST_MS;
 	strlcpy(slot->detail, "no background worker slot is free; raise max_worker_processes", AL_ROSTER_DETAIL);
 	LWLockRelease(al_roster->lock);
 }
@@ -330,14 +334,14 @@ dismiss_unwanted(List *wanted)
 static void
 settle_ended(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = al_clock_elapsed();
 
 	LWLockAcquire(al_roster->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < al_roster->n_workers; i++)
 	{
 		AlWorkerSlot *slot = &al_roster->workers[i];
 		bool		lost = slot->state == AL_WORKER_STARTING && slot->pid == 0 && never_began(i, now);
-		bool		ended = slot->state == AL_WORKER_BACKOFF && slot->start_at == DT_NOEND;
+		bool		ended = slot->state == AL_WORKER_BACKOFF && slot->start_at == PG_INT64_MAX;
 		int			exponent;
 
 		if (!lost && !ended)
@@ -355,23 +359,23 @@ settle_ended(void)
 			slot->start_at = now;
 			continue;
 		}
-		if (TimestampDifferenceExceeds(slot->since, now, STABLE_MS))
+		if (now - slot->began >= INT64CONST(1000) * STABLE_MS)
 			slot->failures = 0;
 		exponent = Min(slot->failures, 6);
 		slot->failures++;
-		slot->start_at = TimestampTzPlusMilliseconds(now, Min(BACKOFF_FIRST_MS << exponent, BACKOFF_LAST_MS));
+		slot->start_at = now + INT64CONST(1000) * Min(BACKOFF_FIRST_MS << exponent, BACKOFF_LAST_MS);
 	}
 	LWLockRelease(al_roster->lock);
 }
 
 /* Tells whether a worker that is starting up has died before it could enter the roster. */
 static bool
-never_began(int slot, TimestampTz now)
+never_began(int slot, int64 now)
 {
 	pid_t		pid;
 
 	if (handles[slot] == NULL)	/* started by an earlier launcher */
-		return TimestampDifferenceExceeds(al_roster->workers[slot].since, now, STARTING_LIMIT_MS);
+		return now - al_roster->workers[slot].began >= INT64CONST(1000) * STARTING_LIMIT_MS;
 	return GetBackgroundWorkerPid(handles[slot], &pid) == BGWH_STOPPED;
 }
 
@@ -379,7 +383,7 @@ never_began(int slot, TimestampTz now)
 static long
 next_wait_ms(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = al_clock_elapsed();
 	long		wait = LAUNCHER_POLL_MS;
 
 	LWLockAcquire(al_roster->lock, LW_SHARED);
@@ -388,7 +392,11 @@ next_wait_ms(void)
 		AlWorkerSlot *slot = &al_roster->workers[i];
 
 		if (slot->state == AL_WORKER_BACKOFF || slot->state == AL_WORKER_MISSING)
-			wait = Min(wait, Max(10, TimestampDifferenceMilliseconds(now, slot->start_at)));
+		{
+			int64		left = slot->start_at > now ? (slot->start_at - now) / 1000 : 0;
+
+			wait = (long) Min(wait, Max(10, left));
+		}
 	}
 	LWLockRelease(al_roster->lock);
 	return wait;

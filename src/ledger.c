@@ -20,6 +20,7 @@
 #include "batch.h"
 #include "fence.h"
 #include "ledger.h"
+#include "rebase.h"
 #include "session.h"
 
 /* How long an outcome waits for a row that somebody else has locked. */
@@ -27,8 +28,8 @@
 
 #define STANDING_COLUMNS \
 	"a.action_id, a.tool_id, a.service_id, a.status::text, a.known::text, a.attempts::int, a.sends::int, a.claimed_by, " \
-	"a.last_sent_at, a.window_ends_at, a.key_ends_at, a.expires_at, a.cancelled_at, a.key_place"
-#define N_STANDING_COLUMNS 14
+	"a.last_sent_at, a.window_ends_at, a.key_ends_at, a.expires_at, a.cancelled_at, a.key_place, a.expiry_moves"
+#define N_STANDING_COLUMNS 15
 
 static AlStatement pick_due = {
 	"SELECT " STANDING_COLUMNS ", p.next_at, p.priority, a.requested_by, a.method, a.url, a.headers, a.body "
@@ -241,10 +242,13 @@ al_ledger_lock(const int64 *action_ids, int n, AlStanding **standings)
 	for (int i = 0; i < n; i++)
 		al_array_set(&action, i, Int64GetDatum(action_ids[i]));
 	value = al_array_datum(&action);
-	found = (int) al_statement_run(&lock_actions, &value, NULL);
-	*standings = palloc(Max(found, 1) * sizeof(AlStanding));
-	for (int i = 0; i < found; i++)
-		read_standing(i, &(*standings)[i]);
+	do
+	{
+		found = (int) al_statement_run(&lock_actions, &value, NULL);
+		*standings = palloc(Max(found, 1) * sizeof(AlStanding));
+		for (int i = 0; i < found; i++)
+			read_standing(i, &(*standings)[i]);
+	} while (al_rebase_owes() && al_rebase_pay() > 0);	/* their times may have been behind the clock */
 	return found;
 }
 
@@ -529,4 +533,5 @@ read_standing(uint64 row, AlStanding *standing)
 	standing->expires_at = al_column_int8(row, 12);
 	standing->cancelled_at = al_column_int8(row, 13);
 	standing->key_place = al_column_text(row, 14);
+	standing->expiry_moves = al_column_bool(row, 15);
 }

@@ -40,6 +40,7 @@ typedef struct AlStanding
 	TimestampTz key_ends_at;
 	TimestampTz expires_at;
 	TimestampTz cancelled_at;
+	bool		expiry_moves;	/* with the clock */
 	char	   *key_place;		/* where the frozen request carries an honoured key; NULL: nowhere */
 } AlStanding;
 

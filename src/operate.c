@@ -17,6 +17,7 @@
 #include "utils/timestamp.h"
 
 #include "authority.h"
+#include "clock.h"
 #include "errors.h"
 #include "judge.h"
 #include "ledger.h"
@@ -94,7 +95,7 @@ al_resolve(PG_FUNCTION_ARGS)
 	move.external_ref = PG_ARGISNULL(2) ? NULL : al_report_reference(PG_GETARG_JSONB_P(2));
 	move.error_code = confirmed ? NULL : "resolved_failed";
 	move.error_message = confirmed ? NULL : psprintf("decided by %s: %s", who, text_to_cstring(PG_GETARG_TEXT_PP(3)));
-	al_ledger_move(&move, 1, GetCurrentTimestamp());
+	al_ledger_move(&move, 1, al_clock_now());
 	record_event(action_id, "resolved", move.status, who, fcinfo, 3, 2);
 	al_session_end(&session);
 	al_wakeup_at_commit(DT_NOBEGIN);
@@ -122,7 +123,7 @@ al_retry(PG_FUNCTION_ARGS)
 	int64		action_id = needed_action(fcinfo, "retry");
 	char	   *who = al_role_name(GetUserId());
 	Oid			caller = GetUserId();
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = al_clock_now();
 	Datum		value = Int64GetDatum(action_id);
 	AlSession	session;
 	AlStanding *standing;
@@ -188,7 +189,7 @@ al_cancel(PG_FUNCTION_ARGS)
 		AlTool	   *tool = al_registry_tool_by_id(standing->tool_id);
 
 		(void) al_statement_run(&note_cancel, &value, NULL);
-		standing->cancelled_at = GetCurrentTimestamp();
+		standing->cancelled_at = al_clock_now();
 		step = AL_STEP_WAIT;
 		message = "already sent; request noted: it is not sent again, and the outcome is open until the answer decides";
 		if (standing->claimed_by == 0)
@@ -288,7 +289,7 @@ check_not_early(const AlStanding *standing, bool force)
 	al_registry_refresh();
 	tool = al_registry_tool_by_id(standing->tool_id);
 	over = TimestampTzPlusMilliseconds(standing->last_sent_at, tool->def->timeout_ms + tool->def->max_processing_ms);
-	if (GetCurrentTimestamp() < over)
+	if (al_clock_now() < over)
 		ereport(ERROR,
 				(errcode(AL_ERR_NOT_ALLOWED),
 				 errmsg("action " INT64_FORMAT " may still be executed by the provider", standing->action_id),

@@ -38,11 +38,12 @@
 
 static AlStatement insert_action = {
 	"INSERT INTO actionledger.action (action_id, tool_id, service_id, status, next_step, args_hash, idempotency_key, identity, "
-	"requested_by, session_by, actor, method, url, headers, body, args, run_id, step, summary, target, owner, meta, expires_at, created_at, key_place, instance) "
-	"VALUES ($1, $2, $3, 'prepared', 'send', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24) "
+	"requested_by, session_by, actor, method, url, headers, body, args, run_id, step, summary, target, owner, meta, expires_at, created_at, key_place, instance, not_before, expiry_moves) "
+	"VALUES ($1, $2, $3, 'prepared', 'send', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26) "
 	"ON CONFLICT (service_id, identity) DO NOTHING",
-	24, {INT8OID, INT4OID, INT4OID, BYTEAOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID,
-		JSONBOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, INT8OID}
+	26, {INT8OID, INT4OID, INT4OID, BYTEAOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID,
+		JSONBOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, INT8OID,
+		TIMESTAMPTZOID, BOOLOID}
 };
 static AlStatement insert_due = {
 	"INSERT INTO actionledger.due (action_id, service_id, next_at, priority) VALUES ($1, $2, $3, $4)",
@@ -139,10 +140,11 @@ insert(const AlTool *tool, const AlProposal *proposal, const char *identity, con
 	bytea	   *hash_value = palloc(VARHDRSZ + AL_HASH_LEN);
 	bytea	   *body = NULL;
 	char	   *key_place = al_registry_key_place(tool);
-	char		nulls[25] = "                        ";
-	Datum		values[24];
+	bool		expiry_moves = expires_at == 0 && tool->def->expires_after_ms > 0;
+	char		nulls[27] = "                          ";
+	Datum		values[26];
 
-	if (expires_at == 0 && tool->def->expires_after_ms > 0)
+	if (expiry_moves)
 		expires_at = TimestampTzPlusMilliseconds(now, tool->def->expires_after_ms);
 	SET_VARSIZE(hash_value, VARHDRSZ + AL_HASH_LEN);
 	memcpy(VARDATA(hash_value), hash, AL_HASH_LEN);
@@ -179,6 +181,8 @@ insert(const AlTool *tool, const AlProposal *proposal, const char *identity, con
 	SET(21, true, TimestampTzGetDatum(now));
 	SET_TEXT(22, key_place);
 	SET(23, true, Int64GetDatum(al_fence_instance()));
+	SET(24, proposal->not_before != 0, TimestampTzGetDatum(proposal->not_before));
+	SET(25, true, BoolGetDatum(expiry_moves));
 #undef SET_TEXT
 #undef SET
 	if (!insert_waiting(values, nulls, identity))

@@ -26,8 +26,8 @@
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
 
+#include "clock.h"
 #include "errors.h"
 #include "release.h"
 #include "roster.h"
@@ -45,6 +45,8 @@ static ProcessUtility_hook_type previous_utility = NULL;
 static bool launcher_must_look = false;
 
 static void utility(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
+					ParamListInfo params, QueryEnvironment *environment, DestReceiver *receiver, QueryCompletion *completion);
+static void pass_on(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
 					ParamListInfo params, QueryEnvironment *environment, DestReceiver *receiver, QueryCompletion *completion);
 static void on_xact(XactEvent event, void *arg);
 static pg_noinline Oid needed_alone(Node *statement);
@@ -69,7 +71,6 @@ static void
 utility(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
 		ParamListInfo params, QueryEnvironment *environment, DestReceiver *receiver, QueryCompletion *completion)
 {
-	ProcessUtility_hook_type next = previous_utility ? previous_utility : standard_ProcessUtility;
 	Oid			database = al_roster ? needed_alone(statement->utilityStmt) : InvalidOid;
 
 	if (IsA(statement->utilityStmt, DropStmt))
@@ -78,19 +79,30 @@ utility(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessU
 		launcher_must_look = true;
 	if (!OidIsValid(database) || !al_roster_hold(database))
 	{
-		next(statement, query, read_only_tree, context, params, environment, receiver, completion);
+		pass_on(statement, query, read_only_tree, context, params, environment, receiver, completion);
 		return;
 	}
 	PG_TRY();
 	{
 		let_go(database);
-		next(statement, query, read_only_tree, context, params, environment, receiver, completion);
+		pass_on(statement, query, read_only_tree, context, params, environment, receiver, completion);
 	}
 	PG_FINALLY();
 	{
 		al_roster_unhold(database);
 	}
 	PG_END_TRY();
+}
+
+/* Runs a utility statement as it would be run without us. */
+static void
+pass_on(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
+		ParamListInfo params, QueryEnvironment *environment, DestReceiver *receiver, QueryCompletion *completion)
+{
+	if (previous_utility)
+		previous_utility(statement, query, read_only_tree, context, params, environment, receiver, completion);
+	else
+		standard_ProcessUtility(statement, query, read_only_tree, context, params, environment, receiver, completion);
 }
 
 /* Has the launcher look at the databases again, once what has changed is committed. */
@@ -198,9 +210,9 @@ may_create_databases(void)
 static void
 let_go(Oid database)
 {
-	TimestampTz end = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), al_drain_timeout + GRACE_MS);
+	int64		end = al_clock_elapsed() + INT64CONST(1000) * (al_drain_timeout + GRACE_MS);
 
-	while (al_roster_dismiss(database) > 0 && GetCurrentTimestamp() < end)
+	while (al_roster_dismiss(database) > 0 && al_clock_elapsed() < end)
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);

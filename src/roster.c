@@ -10,8 +10,8 @@
 #include "storage/ipc.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
-#include "utils/timestamp.h"
 
+#include "clock.h"
 #include "roster.h"
 #include "settings.h"
 
@@ -85,7 +85,7 @@ al_roster_wake(Oid database, TimestampTz due_at)
 		if (!OidIsValid(poke->database))
 		{
 			poke->database = database;
-			poke->at = GetCurrentTimestamp();
+			poke->at = al_clock_elapsed();
 			news = true;
 			break;
 		}
@@ -140,6 +140,26 @@ al_roster_breaker(Oid database, int32 service_id, AlRosterBreaker *out)
 	}
 	LWLockRelease(al_roster->lock);
 	return found;
+}
+
+/* Finds the clock offset of a dispatcher. */
+int64
+al_roster_clock(Oid database)
+{
+	int64		offset = 0;
+
+	if (al_roster == NULL || !OidIsValid(database))
+		return 0;
+	LWLockAcquire(al_roster->lock, LW_SHARED);
+	for (int i = 0; i < al_roster->n_workers && offset == 0; i++)
+	{
+		AlWorkerSlot *worker = &al_roster->workers[i];
+
+		if (worker->database == database && worker->pid != 0)
+			offset = (int64) pg_atomic_read_u64(&worker->clock_offset);
+	}
+	LWLockRelease(al_roster->lock);
+	return offset;
 }
 
 /* Keeps workers away from a database. */
@@ -262,7 +282,10 @@ roster_startup(void)
 		al_roster->n_workers = al_max_workers;
 		ConditionVariableInit(&al_roster->outcome);
 		for (int i = 0; i < al_max_workers; i++)
+		{
 			pg_atomic_init_u64(&al_roster->workers[i].wake_at, AL_WAKE_NEVER);
+			pg_atomic_init_u64(&al_roster->workers[i].clock_offset, 0);
+		}
 	}
 	LWLockRelease(AddinShmemInitLock);
 }

@@ -36,7 +36,8 @@ typedef struct AlWorkerSlot
 	pid_t		pid;
 	Latch	   *latch;			/* of the running worker */
 	TimestampTz since;
-	TimestampTz start_at;		/* BACKOFF, MISSING */
+	int64		began;			/* since then it is in this state, and when it is to be started again */
+	int64		start_at;		/* (BACKOFF, MISSING), both as elapsed time: clock.h */
 	TimestampTz last_turn;
 	int			failures;		/* in a row, for the backoff */
 	int			restarts;
@@ -45,6 +46,7 @@ typedef struct AlWorkerSlot
 	bool		nothing_here;	/* it found no extension, or no service, in its database */
 	char		detail[AL_ROSTER_DETAIL];
 	pg_atomic_uint64 wake_at;	/* earliest due time announced since the worker last looked */
+	pg_atomic_uint64 clock_offset;	/* of its clock (clock.h); 0: it has none */
 } AlWorkerSlot;
 
 /* A breaker as its dispatcher last showed it. */
@@ -64,7 +66,7 @@ typedef struct AlRosterBreaker
 typedef struct AlPoke
 {
 	Oid			database;		/* invalid: a free entry */
-	TimestampTz at;
+	int64		at;				/* elapsed time */
 } AlPoke;
 
 /* A database that a process wants to have for itself for a while. */
@@ -106,6 +108,9 @@ extern void al_roster_show_breaker(const AlRosterBreaker *shown);
 
 /* Read the breaker of a service; false when none is shown. */
 extern bool al_roster_breaker(Oid database, int32 service_id, AlRosterBreaker *out);
+
+/* The clock offset of a dispatcher of a database, 0 where none shows one. */
+extern int64 al_roster_clock(Oid database);
 
 /* Tell the launcher to look at the list of databases again. */
 extern void al_roster_poke_launcher(void);

@@ -23,7 +23,9 @@
 #include "utils/timestamp.h"
 
 #include "claim.h"
+#include "clock.h"
 #include "gate.h"
+#include "rebase.h"
 #include "roster.h"
 #include "secrets.h"
 #include "session.h"
@@ -56,6 +58,7 @@ static List *record(AlDispatcher *dispatcher, List **busy);
 static void record_init(Record *record, AlDispatcher *dispatcher, int most);
 static void record_quick(Record *record);
 static void record_careful(Record *record);
+static void bring_up_to_date(AlEndedItem *item);
 static void judge_item(AlEndedItem *item, const AlStanding *standing, TimestampTz now, AlJudgement *judgement);
 static void add_recorded(Record *record, AlEndedItem *item, const AlJudgement *judgement);
 static void forget(AlDispatcher *dispatcher, List *recorded);
@@ -74,6 +77,8 @@ al_turn_run(AlDispatcher *dispatcher)
 	List	   *busy = NIL;
 
 	MemoryContextReset(dispatcher->turn_context);
+	if (al_clock_has_jumped() && !al_turn_set_clock(dispatcher))
+		return;
 	dispatcher->in_turn = true;
 	PG_TRY();
 	{
@@ -102,6 +107,35 @@ al_turn_run(AlDispatcher *dispatcher)
 	pgstat_report_stat(false);
 }
 
+/* Has stored times, and those kept here, follow the clock. */
+bool
+al_turn_set_clock(AlDispatcher *dispatcher)
+{
+	int64		before = al_clock_shifted();
+	int64		shift;
+	bool		done;
+
+	if (al_clock_elapsed() < dispatcher->clock_retry_at)
+		return false;
+	dispatcher->in_turn = true;
+	done = al_rebase_run(dispatcher->ledger);
+	leave(dispatcher);
+	if (!done)
+	{
+		dispatcher->clock_retry_at = al_clock_elapsed() + INT64CONST(1000) * ERROR_PAUSE_MS;
+		return false;
+	}
+	shift = al_clock_shifted() - before;
+	dispatcher->retry_at += shift;
+	dispatcher->busy_until += shift;
+	dispatcher->ended_since += shift;
+	if (!TIMESTAMP_NOT_FINITE(dispatcher->orphans_at))
+		dispatcher->orphans_at += shift;
+	al_lanes_shift(&dispatcher->lanes, shift);
+	pg_atomic_write_u64(&al_roster->workers[dispatcher->slot].clock_offset, (uint64) al_clock_offset());
+	return true;
+}
+
 /* Does the transaction of a turn. */
 static void
 work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded, List **busy)
@@ -112,6 +146,12 @@ work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded, List **busy)
 	if (!al_ledger_hold(dispatcher->ledger))
 	{
 		dispatcher->gone = true;
+		CommitTransactionCommand();
+		MemoryContextSwitchTo(TopMemoryContext);
+		return;
+	}
+	if (!al_rebase_keep_off())
+	{
 		CommitTransactionCommand();
 		MemoryContextSwitchTo(TopMemoryContext);
 		return;
@@ -174,13 +214,13 @@ recover(AlDispatcher *dispatcher)
 		{
 			dlist_delete(&item->node);
 			dlist_push_tail(&dispatcher->ended, &item->node);
-			dispatcher->retry_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ERROR_PAUSE_MS);
+			dispatcher->retry_at = TimestampTzPlusMilliseconds(al_clock_now(), ERROR_PAUSE_MS);
 		}
 	}
 	else if (dispatcher->n_ended > 0)
 		dispatcher->isolate = dispatcher->n_ended;
 	else
-		dispatcher->retry_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ERROR_PAUSE_MS);
+		dispatcher->retry_at = TimestampTzPlusMilliseconds(al_clock_now(), ERROR_PAUSE_MS);
 }
 
 /* Records what has ended; returns the items that are done with, and in *busy those of locked actions. */
@@ -221,7 +261,7 @@ record_init(Record *record, AlDispatcher *dispatcher, int most)
 {
 	memset(record, 0, sizeof(*record));
 	record->dispatcher = dispatcher;
-	record->now = GetCurrentTimestamp();
+	record->now = al_clock_now();
 	record->quick = palloc(most * sizeof(AlEndedItem *));
 	record->careful = palloc(most * sizeof(AlEndedItem *));
 	record->closings = palloc(most * sizeof(AlClosing));
@@ -242,6 +282,7 @@ record_quick(Record *record)
 
 	for (int i = 0; i < n; i++)
 	{
+		bring_up_to_date(record->quick[i]);
 		judge_item(record->quick[i], &record->quick[i]->ended.standing, record->now, &judgements[i]);
 		moves[i] = judgements[i].move;
 	}
@@ -291,6 +332,23 @@ record_careful(Record *record)
 		add_recorded(record, item, &judgement);
 	}
 	al_ledger_move(moves, n_moves, record->now);
+}
+
+/* Has the times that are kept of an action follow the clock. */
+static void
+bring_up_to_date(AlEndedItem *item)
+{
+	AlStanding *standing = &item->ended.standing;
+	int64		shift = al_clock_shifted() - item->clock;
+
+	standing->last_sent_at += shift;
+	if (standing->window_ends_at != 0)
+		standing->window_ends_at += shift;
+	if (standing->key_ends_at != 0)
+		standing->key_ends_at += shift;
+	if (standing->expires_at != 0 && standing->expiry_moves)
+		standing->expires_at += shift;
+	item->clock += shift;
 }
 
 /* Judges one ended attempt. */
@@ -359,7 +417,7 @@ set_aside(AlDispatcher *dispatcher, List *busy)
 		dispatcher->n_busy++;
 	}
 	count_isolated(dispatcher);
-	dispatcher->busy_until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), BUSY_PAUSE_MS);
+	dispatcher->busy_until = TimestampTzPlusMilliseconds(al_clock_now(), BUSY_PAUSE_MS);
 }
 
 /* Puts what was set aside into the queue again. */
@@ -370,7 +428,7 @@ take_back(AlDispatcher *dispatcher)
 	{
 		dlist_push_tail(&dispatcher->ended, dlist_pop_head_node(&dispatcher->busy));
 		if (dispatcher->n_ended++ == 0)
-			dispatcher->ended_since = GetCurrentTimestamp();
+			dispatcher->ended_since = al_clock_now();
 	}
 	dispatcher->n_busy = 0;
 }
@@ -383,7 +441,7 @@ count_isolated(AlDispatcher *dispatcher)
 		dispatcher->isolate--;
 	if (dispatcher->n_ended == 0)
 		dispatcher->isolate = 0;
-	dispatcher->ended_since = GetCurrentTimestamp();
+	dispatcher->ended_since = al_clock_now();
 }
 
 /* Takes what the wire has finished into the queue, and back what was busy long enough. */
@@ -392,7 +450,7 @@ al_turn_collect(AlDispatcher *dispatcher)
 {
 	AlWireResult *result;
 
-	if (dispatcher->n_busy > 0 && GetCurrentTimestamp() >= dispatcher->busy_until)
+	if (dispatcher->n_busy > 0 && al_clock_now() >= dispatcher->busy_until)
 		take_back(dispatcher);
 	while ((result = al_wire_next(dispatcher->wire)) != NULL)
 	{
@@ -400,6 +458,7 @@ al_turn_collect(AlDispatcher *dispatcher)
 		AlEndedItem *item = MemoryContextAllocZero(TopMemoryContext, sizeof(AlEndedItem));
 
 		item->ended.standing = flight->standing;
+		item->clock = flight->clock;
 		if (flight->standing.key_place != NULL)
 		{
 			memcpy(item->key_place, flight->key_place, sizeof(item->key_place));
@@ -409,7 +468,7 @@ al_turn_collect(AlDispatcher *dispatcher)
 		item->ended.attempt = flight->standing.attempts;
 		item->ended.tool_id = flight->standing.tool_id;
 		item->ended.service_id = flight->lane->service_id;
-		item->ended.finished_at = GetCurrentTimestamp();
+		item->ended.finished_at = al_clock_now();
 		item->ended.evidence = result->evidence;
 		item->ended.result = result;
 		al_lane_end(flight->lane, &result->evidence);
@@ -430,7 +489,7 @@ al_turn_queue(AlDispatcher *dispatcher, const AlStanding *standing, int attempt,
 	item->ended.attempt = attempt;
 	item->ended.tool_id = standing->tool_id;
 	item->ended.service_id = standing->service_id;
-	item->ended.finished_at = GetCurrentTimestamp();
+	item->ended.finished_at = al_clock_now();
 	item->ended.evidence.ending = ending;
 	if (dispatcher->n_ended++ == 0)
 		dispatcher->ended_since = item->ended.finished_at;

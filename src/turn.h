@@ -30,6 +30,7 @@
 typedef struct AlFlight
 {
 	AlStanding	standing;		/* after the mark */
+	int64		clock;			/* al_clock_shifted() of its times */
 	AlLane	   *lane;
 	const char *keep[16];		/* names of the answer's headers that are kept */
 	char		key_place[80];	/* of the standing */
@@ -41,6 +42,7 @@ typedef struct AlEndedItem
 {
 	dlist_node	node;
 	AlEnded		ended;
+	int64		clock;			/* al_clock_shifted() of the times in its standing */
 	char		key_place[80];	/* of its standing */
 	int			tries;
 	bool		careful;		/* somebody else has touched the action: lock and read it first */
@@ -65,6 +67,7 @@ typedef struct AlDispatcher
 	bool		may_send;		/* not fenced, not refusing, not stopping */
 	int			isolate;		/* record so many singly: a batch has failed */
 	TimestampTz retry_at;		/* after an error: no turn before */
+	int64		clock_retry_at; /* after an error in following the clock: not again before, in elapsed time */
 	TimestampTz orphans_at;		/* when to look for orphans again */
 	Oid			ledger;			/* relation of the ledger that this life belongs to */
 	char		table_refusal[160]; /* why its tables forbid any sending; empty: they do not */
@@ -83,6 +86,12 @@ extern void al_turn_run(AlDispatcher *dispatcher);
  * sent any more.
  */
 extern void al_turn_commit(AlDispatcher *dispatcher);
+
+/*
+ * The clock has been set: have the ledger's times and all that is kept here
+ * follow it.  False when that has to be tried again; the old clock goes on.
+ */
+extern bool al_turn_set_clock(AlDispatcher *dispatcher);
 
 /* Take what the wire has finished into the queue, and back what was busy long enough. */
 extern void al_turn_collect(AlDispatcher *dispatcher);

@@ -38,6 +38,9 @@ build_all() {
 	if [[ -f test/lib/resolver.c ]]; then
 		targets+=(resolver)
 	fi
+	if [[ -f test/lib/clock.c ]]; then
+		targets+=(clock)
+	fi
 	if [[ -f test/bench/rawloop.c ]]; then
 		targets+=(rawloop)
 	fi

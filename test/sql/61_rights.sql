@@ -116,7 +116,10 @@ SET actionledger.identity_wait = '1s';
 SET actionledger.max_request_size = '100MB';
 SET actionledger.enabled = on;
 SET actionledger.poll_interval = '10ms';
+-- The words differ between the versions of PostgreSQL.
+\set VERBOSITY sqlstate
 SHOW actionledger.secret_directory;
+\set VERBOSITY default
 SET actionledger.no_such_setting = 1;
 RESET ROLE;
 DROP FUNCTION test.tries(text);
