@@ -7,6 +7,7 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
+#include "lib/stringinfo.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/numeric.h"
@@ -17,10 +18,22 @@
 #include "session.h"
 #include "words.h"
 
+/* What an envelope says besides data and error. */
+typedef struct Meta
+{
+	const char *advice;
+	char	   *observation;
+	const char *confirmed_by;	/* NULL: none */
+	TimestampTz retry_at;		/* 0: no time is known */
+	List	   *findings;		/* of AlFinding * */
+	List	   *left_out;		/* of char * */
+} Meta;
+
 static AlStatement select_action = {
 	"SELECT a.action_id, t.name, a.identity, a.idempotency_key, a.status::text, a.next_step::text, a.summary, a.external_ref, "
 	"a.confirmed_by, a.error_code, a.error_message, a.owner, a.sends::int, a.attempts::int, a.created_at, d.next_at, "
-	"a.cancelled_at IS NOT NULL, a.result, a.requested_by, a.xmin::text::bigint, a.claimed_by IS NOT NULL, a.service_id "
+	"a.cancelled_at IS NOT NULL, a.result, a.requested_by, a.xmin::text::bigint, a.claimed_by IS NOT NULL, a.service_id, "
+	"EXISTS (SELECT FROM actionledger.attempt x WHERE x.action_id = a.action_id AND x.truncated) "
 	"FROM actionledger.action a JOIN actionledger.tool t USING (tool_id) LEFT JOIN actionledger.due d USING (action_id) "
 	"WHERE a.action_id = $1",
 	1, {INT8OID}
@@ -31,14 +44,25 @@ static bool nothing_moves(const AlStory *story, bool claimed);
 static void put_string(JsonbParseState **state, const char *key, const char *value);
 static void put_int(JsonbParseState **state, const char *key, int64 value);
 static void put_bool(JsonbParseState **state, const char *key, bool value);
-static void put_empty_array(JsonbParseState **state, const char *key);
 static void put_key(JsonbParseState **state, const char *key);
-static void put_data(JsonbParseState **state, const AlStory *story);
-static void put_meta(JsonbParseState **state, const AlStory *story, const AlAdvice *advice);
+static List *left_out(bool truncated);
+static void put_data(JsonbParseState **state, const AlStory *story, AlAsked asked);
+static void put_error(JsonbParseState **state, const char *code, const char *message);
+static void put_meta(JsonbParseState **state, const Meta *meta);
+static char *with_left_out(const Meta *meta);
+static JsonbValue *put_findings(JsonbParseState **state, List *findings);
+static void put_strings(JsonbParseState **state, List *strings);
+
+/* Makes the envelope of an action for who looks at it. */
+Jsonb *
+al_envelope(int64 action_id, Oid role, AlSeen *seen)
+{
+	return al_envelope_asked(action_id, role, AL_ASKED_LOOK, seen);
+}
 
 /* Makes the envelope of an action. */
 Jsonb *
-al_envelope(int64 action_id, Oid role, AlSeen *seen)
+al_envelope_asked(int64 action_id, Oid role, AlAsked asked, AlSeen *seen)
 {
 	MemoryContext caller = CurrentMemoryContext;
 	Datum		value = Int64GetDatum(action_id);
@@ -46,6 +70,7 @@ al_envelope(int64 action_id, Oid role, AlSeen *seen)
 	AlSession	session;
 	AlStory		story = {0};
 	AlAdvice	advice;
+	Meta		meta = {0};
 	Jsonb	   *envelope = NULL;
 
 	al_session_begin(&session, true);
@@ -56,30 +81,64 @@ al_envelope(int64 action_id, Oid role, AlSeen *seen)
 		seen->at_rest = nothing_moves(&story, al_column_bool(0, 21));
 		seen->own_transaction = TransactionIdIsCurrentTransactionId((TransactionId) al_column_int8(0, 20));
 		advice = al_words_advice(&story);
+		meta.advice = advice.advice;
+		meta.observation = al_words_observation(&story, asked == AL_ASKED_CREATED, asked == AL_ASKED_AGAIN);
+		meta.confirmed_by = story.confirmed_by;
+		meta.retry_at = strcmp(advice.advice, "wait") == 0 ? story.next_at : 0;
+		meta.left_out = left_out(al_column_bool(0, 23));
 		pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
 		put_bool(&state, "ok", advice.code == NULL);
-		put_data(&state, &story);
-		put_key(&state, "error");
-		if (advice.code == NULL)
-		{
-			JsonbValue	null = {.type = jbvNull};
-
-			pushJsonbValue(&state, WJB_VALUE, &null);
-		}
-		else
-		{
-			pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-			put_string(&state, "code", advice.code);
-			put_string(&state, "message", advice.message);
-			pushJsonbValue(&state, WJB_END_OBJECT, NULL);
-		}
-		put_meta(&state, &story, &advice);
+		put_data(&state, &story, asked);
+		put_error(&state, advice.code, advice.message);
+		put_meta(&state, &meta);
 		envelope = JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 		envelope = (Jsonb *) memcpy(MemoryContextAlloc(caller, VARSIZE(envelope)), envelope, VARSIZE(envelope));
 	}
 	al_session_end(&session);
 	MemoryContextSwitchTo(caller);
 	return envelope;
+}
+
+/* Makes the envelope of a refusal. */
+Jsonb *
+al_envelope_refused(const AlRefusal *refusal)
+{
+	JsonbParseState *state = NULL;
+	Meta		meta = {
+		.advice = al_refusal_advice(refusal->sqlstate),
+		.observation = al_refusal_observation(refusal),
+		.findings = refusal->findings,
+		.left_out = refusal->left_out
+	};
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	put_bool(&state, "ok", false);
+	put_string(&state, "data", NULL);
+	put_error(&state, al_refusal_code(refusal->sqlstate), refusal->message);
+	put_meta(&state, &meta);
+	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+}
+
+/* Makes a JSON array of findings. */
+Jsonb *
+al_envelope_findings(List *findings)
+{
+	JsonbParseState *state = NULL;
+
+	return JsonbValueToJsonb(put_findings(&state, findings));
+}
+
+/* Lists what an answer leaves out. */
+static List *
+left_out(bool truncated)
+{
+	List	   *out = NIL;
+
+	if (truncated)
+		out = lappend(out, pstrdup("a response body: only its beginning was kept (actionledger.max_response_size)"));
+	if (IsolationUsesXactSnapshot())
+		out = lappend(out, pstrdup("what has happened since this transaction took its snapshot"));
+	return out;
 }
 
 /* Reads the action of the current result row. */
@@ -128,7 +187,7 @@ nothing_moves(const AlStory *story, bool claimed)
 
 /* Puts what is known of the action. */
 static void
-put_data(JsonbParseState **state, const AlStory *story)
+put_data(JsonbParseState **state, const AlStory *story, AlAsked asked)
 {
 	bool		isnull;
 	Datum		result = al_column(0, 18, &isnull);
@@ -143,8 +202,7 @@ put_data(JsonbParseState **state, const AlStory *story)
 	put_string(state, "next_step", al_step_name(story->step));
 	put_string(state, "external_ref", story->external_ref);
 	put_int(state, "attempts", al_column_int4(0, 14));
-	/* Whether this call created it is for perform to say; here it is a look. */
-	put_bool(state, "created", false);
+	put_bool(state, "created", asked == AL_ASKED_CREATED);
 	put_key(state, "result");
 	if (isnull)
 	{
@@ -170,26 +228,99 @@ put_data(JsonbParseState **state, const AlStory *story)
 	pushJsonbValue(state, WJB_END_OBJECT, NULL);
 }
 
+/* Puts the error, null for none. */
+static void
+put_error(JsonbParseState **state, const char *code, const char *message)
+{
+	if (code == NULL)
+	{
+		put_string(state, "error", NULL);
+		return;
+	}
+	put_key(state, "error");
+	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
+	put_string(state, "code", code);
+	put_string(state, "message", message);
+	pushJsonbValue(state, WJB_END_OBJECT, NULL);
+}
+
 /* Puts what to make of it. */
 static void
-put_meta(JsonbParseState **state, const AlStory *story, const AlAdvice *advice)
+put_meta(JsonbParseState **state, const Meta *meta)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	bool		timed = strcmp(advice->advice, "wait") == 0 && story->next_at != 0 && story->next_at != DT_NOEND;
 
 	put_key(state, "meta");
 	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
-	put_string(state, "advice", advice->advice);
-	put_string(state, "observation", al_words_observation(story, false, false));
-	put_string(state, "confirmed_by", story->confirmed_by);
+	put_string(state, "advice", meta->advice);
+	put_string(state, "observation", with_left_out(meta));
+	put_string(state, "confirmed_by", meta->confirmed_by);
 	put_string(state, "as_of", al_words_time(now));
-	put_empty_array(state, "findings");
-	put_empty_array(state, "left_out");
-	if (timed)
-		put_int(state, "retry_after_s", Max(1, (TimestampDifferenceMilliseconds(now, story->next_at) + 999) / 1000));
+	put_key(state, "findings");
+	put_findings(state, meta->findings);
+	put_key(state, "left_out");
+	put_strings(state, meta->left_out);
+	if (meta->retry_at != 0 && meta->retry_at != DT_NOEND)
+		put_int(state, "retry_after_s", Max(1, (TimestampDifferenceMilliseconds(now, meta->retry_at) + 999) / 1000));
 	else
 		put_string(state, "retry_after_s", NULL);
 	pushJsonbValue(state, WJB_END_OBJECT, NULL);
+}
+
+/* Ends the observation with what is left out. */
+static char *
+with_left_out(const Meta *meta)
+{
+	StringInfoData out;
+	ListCell   *cell;
+
+	if (meta->left_out == NIL)
+		return meta->observation;
+	initStringInfo(&out);
+	appendStringInfo(&out, "%s Left out: ", meta->observation);
+	foreach(cell, meta->left_out)
+		appendStringInfo(&out, "%s%s", foreach_current_index(cell) > 0 ? "; " : "", (char *) lfirst(cell));
+	appendStringInfoChar(&out, '.');
+	return out.data;
+}
+
+/* Puts an array of findings. */
+static JsonbValue *
+put_findings(JsonbParseState **state, List *findings)
+{
+	ListCell   *cell;
+
+	pushJsonbValue(state, WJB_BEGIN_ARRAY, NULL);
+	foreach(cell, findings)
+	{
+		const AlFinding *finding = lfirst(cell);
+
+		pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
+		put_string(state, "at", finding->at);
+		put_string(state, "got", finding->got);
+		put_string(state, "want", finding->want);
+		put_string(state, "suggest", finding->suggest);
+		pushJsonbValue(state, WJB_END_OBJECT, NULL);
+	}
+	return pushJsonbValue(state, WJB_END_ARRAY, NULL);
+}
+
+/* Puts an array of strings. */
+static void
+put_strings(JsonbParseState **state, List *strings)
+{
+	ListCell   *cell;
+
+	pushJsonbValue(state, WJB_BEGIN_ARRAY, NULL);
+	foreach(cell, strings)
+	{
+		JsonbValue	value = {.type = jbvString};
+
+		value.val.string.val = lfirst(cell);
+		value.val.string.len = (int) strlen(lfirst(cell));
+		pushJsonbValue(state, WJB_ELEM, &value);
+	}
+	pushJsonbValue(state, WJB_END_ARRAY, NULL);
 }
 
 /* Puts a member's name. */
@@ -239,13 +370,4 @@ put_bool(JsonbParseState **state, const char *key, bool truth)
 	put_key(state, key);
 	value.val.boolean = truth;
 	pushJsonbValue(state, WJB_VALUE, &value);
-}
-
-/* Puts an empty array member. */
-static void
-put_empty_array(JsonbParseState **state, const char *key)
-{
-	put_key(state, key);
-	pushJsonbValue(state, WJB_BEGIN_ARRAY, NULL);
-	pushJsonbValue(state, WJB_END_ARRAY, NULL);
 }

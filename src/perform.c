@@ -46,7 +46,6 @@ static AlRefusal *propose(AlProposal *proposal, AlPrepared *prepared);
 static AlRefusal *find_tool(AlProposal *proposal);
 static void count_refusal(const AlTool *tool, int sqlstate);
 static Datum performed_row(FunctionCallInfo fcinfo, const AlPrepared *prepared);
-static void warn_of_repeat(const AlPrepared *prepared);
 static void warn_of_repeats(const BulkItem *items, int n);
 static const char *why_nobody_sends(void);
 static BulkItem *read_items(FunctionCallInfo fcinfo, const AlProposal *common, int *n);
@@ -72,7 +71,7 @@ al_perform(PG_FUNCTION_ARGS)
 	refusal = al_perform_counted(proposal, &prepared);
 	if (refusal != NULL)
 		al_refuse(refusal);
-	warn_of_repeat(&prepared);
+	al_perform_warn_of_repeat(&prepared);
 	al_perform_warn();
 	return performed_row(fcinfo, &prepared);
 }
@@ -232,8 +231,8 @@ performed_row(FunctionCallInfo fcinfo, const AlPrepared *prepared)
 }
 
 /* Warns when the action that stands for a repeated request did not happen. */
-static void
-warn_of_repeat(const AlPrepared *prepared)
+void
+al_perform_warn_of_repeat(const AlPrepared *prepared)
 {
 	if (prepared->created || prepared->story.status != AL_STATUS_FAILED)
 		return;

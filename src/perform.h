@@ -21,6 +21,9 @@ extern AlProposal *al_perform_arguments(FunctionCallInfo fcinfo);
  */
 extern AlRefusal *al_perform_counted(AlProposal *proposal, AlPrepared *prepared);
 
+/* Warn when the action that stands for a repeated request did not happen. */
+extern void al_perform_warn_of_repeat(const AlPrepared *prepared);
+
 /* Warn, once per session, when what has been recorded will not be sent. */
 extern void al_perform_warn(void);
 

@@ -8,6 +8,13 @@
 
 #include "refusal.h"
 
+/* How a DETAIL names a place. */
+#define AT "At \""
+#define AT_END "\": "
+
+/* How a HINT begins that says what to put there. */
+#define SEND "Send "
+
 static const struct
 {
 	int			sqlstate;
@@ -75,11 +82,27 @@ al_is_refusal(int sqlstate)
 	return find_kind(sqlstate) >= 0;
 }
 
-/* Makes a refusal of an error. */
+/* Makes a refusal of an error; what is said of one place becomes a finding. */
 AlRefusal *
 al_refusal_of(const ErrorData *error)
 {
-	return al_refusal_make(error->sqlerrcode, error->message, error->detail, error->hint, NIL);
+	AlRefusal  *refusal = al_refusal_make(error->sqlerrcode, error->message, error->detail, error->hint, NIL);
+	const char *detail = error->detail ? error->detail : "";
+	const char *end = strncmp(detail, AT, strlen(AT)) == 0 ? strstr(detail, AT_END) : NULL;
+
+	if (end != NULL && detail[strlen(AT)] == '/')
+	{
+		AlFinding  *finding = palloc0(sizeof(AlFinding));
+
+		finding->kind = AL_FINDING_INVALID;
+		finding->at = pnstrdup(detail + strlen(AT), end - detail - strlen(AT));
+		if (error->hint != NULL && strncmp(error->hint, SEND, strlen(SEND)) == 0)
+			finding->want = pnstrdup(error->hint + strlen(SEND), strcspn(error->hint + strlen(SEND), "."));
+		else
+			finding->want = pstrdup(end + strlen(AT_END));
+		refusal->findings = list_make1(finding);
+	}
+	return refusal;
 }
 
 /* Gives the name of a refusal's SQLSTATE. */
@@ -130,7 +153,7 @@ al_refusal_hint(const AlRefusal *refusal)
 		if (finding->suggest != NULL && refusal->sqlstate == AL_ERR_UNKNOWN_TOOL)
 			appendStringInfo(&out, "Perhaps you meant \"%s\". ", finding->suggest);
 		else if (finding->suggest != NULL)
-			appendStringInfo(&out, "At \"%s\" send %s. ", finding->at, finding->suggest);
+			appendStringInfo(&out, AT "%s\" send %s. ", finding->at, finding->suggest);
 	}
 	if (refusal->hint != NULL)
 		appendStringInfoString(&out, refusal->hint);
@@ -178,7 +201,7 @@ say_finding(StringInfo out, const AlFinding *finding)
 {
 	const char *want = finding->want;
 
-	appendStringInfo(out, "At \"%s\": ", finding->at);
+	appendStringInfo(out, AT "%s" AT_END, finding->at);
 	if (finding->got != NULL)
 		appendStringInfo(out, "got %s, want %s.", finding->got, want ? want : "something else");
 	else

@@ -22,6 +22,7 @@ int			al_identity_wait = 5000;
 int			al_max_request_size = 8192;
 int			al_max_response_size = 256;
 int			al_min_sync_standbys = 0;
+int			al_refusal_retention = 43200;
 char	   *al_secret_directory = NULL;
 
 static void define_worker_settings(void);
@@ -106,6 +107,10 @@ define_call_settings(void)
 							"How often a dispatcher looks for work that no wake-up has announced, such as COMMIT PREPARED.",
 							NULL,
 							&al_poll_interval, 5000, 10, 60000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("actionledger.refusal_retention",
+							"How long refused proposals of try_perform() are kept.",
+							"Each refusal removes some that are older; -1 keeps all.",
+							&al_refusal_retention, 43200, -1, INT_MAX / 2, PGC_SUSET, GUC_UNIT_MIN, NULL, NULL, NULL);
 	DefineCustomStringVariable("actionledger.secret_directory",
 							   "Directory whose files hold the secrets that services refer to as {secret:name}.",
 							   "Read by the dispatcher at send time; never stored.",

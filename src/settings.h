@@ -17,6 +17,7 @@ extern int	al_identity_wait;	/* ms: for another transaction that holds an identi
 extern int	al_max_request_size;	/* bytes of a rendered body, and of the arguments */
 extern int	al_max_response_size;	/* bytes of an answer that are kept */
 extern int	al_min_sync_standbys;
+extern int	al_refusal_retention;	/* minutes; -1: for ever */
 extern char *al_secret_directory;
 
 extern void al_settings_define(void);

@@ -18,6 +18,7 @@
 
 #define MAX_CANDIDATES 10000	/* tools whose names are compared with an unknown one */
 #define MAX_SHOWN 100			/* bytes of an unknown name that are shown */
+#define MAX_POINTER 300			/* bytes of a JSON Pointer that are shown */
 
 static AlStatement select_names = {
 	"SELECT t.tool_id, t.name FROM actionledger.tool t WHERE t.dropped_at IS NULL "
@@ -31,9 +32,10 @@ static List *of_kind(List *findings, AlFindingKind kind);
 static void pair_misspelt(const AlTool *tool, Jsonb *args, List *missing, List *unknown);
 static Jsonb *renamed(Jsonb *args, List *missing, List *names);
 static char *find_unknown(List *unknown, const char *at);
-static char *member_text(Jsonb *args, const char *name);
+static char *fitting(Jsonb *args, const char *name, const char *at, List *still);
 static void redact(AlRefusal *refusal, const AlTool *tool);
 static bool overlaps(const char *at, const char *pointer);
+static char *shortened(const char *text, int most);
 static char *nearest_tool(const char *name, Oid role);
 
 /* Validates arguments, options and permission. */
@@ -62,7 +64,7 @@ al_validate(const AlTool *tool, Jsonb *args, List *options, Oid requester)
 AlRefusal *
 al_validate_no_tool(const char *name, Oid role)
 {
-	char	   *shown = strlen(name) > MAX_SHOWN ? psprintf("%.*s...", pg_mbcliplen(name, strlen(name), MAX_SHOWN), name) : pstrdup(name);
+	char	   *shown = shortened(name, MAX_SHOWN);
 	AlFinding  *finding = palloc0(sizeof(AlFinding));
 	StringInfoData got;
 
@@ -161,8 +163,6 @@ pair_misspelt(const AlTool *tool, Jsonb *args, List *missing, List *unknown)
 	{
 		AlFinding  *finding = lfirst(cell);
 		StringInfoData got;
-		bool		fits = true;
-		ListCell   *other;
 
 		if (lfirst(name) == NULL)
 			continue;
@@ -170,10 +170,8 @@ pair_misspelt(const AlTool *tool, Jsonb *args, List *missing, List *unknown)
 		appendStringInfoString(&got, "it as ");
 		escape_json(&got, lfirst(name));
 		finding->got = got.data;
-		foreach(other, still)
-			fits = fits && !overlaps(((AlFinding *) lfirst(other))->at, finding->at);
-		if (fits && finding->suggest == NULL)
-			finding->suggest = member_text(args, lfirst(name));
+		if (finding->suggest == NULL)
+			finding->suggest = fitting(args, lfirst(name), finding->at, still);
 	}
 }
 
@@ -234,12 +232,20 @@ find_unknown(List *unknown, const char *at)
 	return NULL;
 }
 
-/* Writes a member as JSON when it is short enough to be shown whole. */
+/* Suggests the value of a member where it belongs, or what the schema would take instead. */
 static char *
-member_text(Jsonb *args, const char *name)
+fitting(Jsonb *args, const char *name, const char *at, List *still)
 {
 	JsonbValue *value = getKeyJsonValueFromContainer(&args->root, name, (int) strlen(name), NULL);
+	ListCell   *cell;
 
+	foreach(cell, still)
+	{
+		AlFinding  *finding = lfirst(cell);
+
+		if (overlaps(finding->at, at))
+			return strcmp(finding->at, at) == 0 ? finding->suggest : NULL;
+	}
 	return value != NULL ? al_schema_whole(value) : NULL;
 }
 
@@ -251,29 +257,36 @@ member_text(Jsonb *args, const char *name)
 static void
 redact(AlRefusal *refusal, const AlTool *tool)
 {
+	bool		unknown = false;
 	ListCell   *cell;
 
 	foreach(cell, refusal->findings)
 	{
 		AlFinding  *finding = lfirst(cell);
 		bool		hidden = tool->def->sensitive != NIL && finding->kind == AL_FINDING_UNKNOWN;
+		bool		known = false;
 		ListCell   *other;
 
+		finding->at = shortened(finding->at, MAX_POINTER);
 		foreach(other, tool->def->sensitive)
-			hidden = hidden || overlaps(finding->at, lfirst(other));
-		if (!hidden)
+			known = known || overlaps(finding->at, lfirst(other));
+		if (!hidden && !known)
 			continue;
 		if (finding->got != NULL && finding->kind != AL_FINDING_MISSING)
 		{
 			char	   *type = strrchr(finding->got, '(');
 
 			finding->got = psprintf("a value that is not shown %s", type ? type : "");
-			refusal->left_out = lappend(refusal->left_out, psprintf("%s: sensitive", finding->at));
+			if (known)
+				refusal->left_out = lappend(refusal->left_out, psprintf("what came at \"%s\", which is or may hold something sensitive", finding->at));
+			unknown = unknown || !known;
 		}
 		/* The name to use instead is none of it. */
 		if (finding->kind != AL_FINDING_UNKNOWN)
 			finding->suggest = NULL;
 	}
+	if (unknown)
+		refusal->left_out = lappend(refusal->left_out, pstrdup("values of unknown arguments, since the tool has sensitive ones"));
 }
 
 /* Tells whether one JSON Pointer is, or is within, the other. */
@@ -284,6 +297,15 @@ overlaps(const char *at, const char *pointer)
 
 	return strncmp(at, pointer, len) == 0 &&
 		(at[len] == '\0' || at[len] == '/') && (pointer[len] == '\0' || pointer[len] == '/');
+}
+
+/* Cuts a text to so many bytes. */
+static char *
+shortened(const char *text, int most)
+{
+	int			len = (int) strlen(text);
+
+	return len <= most ? pstrdup(text) : psprintf("%.*s...", pg_mbcliplen(text, len, most), text);
 }
 
 /* Finds the tool that a name comes nearest to, among those that a role may perform. */

@@ -284,7 +284,7 @@ sub check_tables
 	is_deeply(\%told, \%settings, 'README: settings and their defaults');
 
 	my %raised;
-	my $sources = join '', map { slurp_file($_) } glob 'src/*.c';
+	 slurp_file($_) } glob 'src/*.c';{ slurp_file($_) } glob 'src/*.c';
 	my $header = slurp_file('src/errors.h');
 	while ($header =~ /#define (AL_ERR_\w+)\s+AL_SQLSTATE\((\d+)\)/g)
 	{
@@ -317,12 +317,13 @@ sub check_tables
 	return;
 }
 
-# A default in one spelling: milliseconds, kilobytes.
+# A default in one spelling: milliseconds, minutes, kilobytes.
 sub in_units
 {
 	my ($value) = @_;
 
 	return $1 * 1000 . 'ms' if $value =~ /^(\d+) ?s$/;
+	return $1 * 24 * 60 . 'min' if $value =~ /^(\d+) ?d$/;
 	return $1 * 1024 . 'kB' if $value =~ /^(\d+) ?MB$/;
 	return $value =~ s/ //gr;
 }
