@@ -284,7 +284,8 @@ sub check_tables
 	is_deeply(\%told, \%settings, 'README: settings and their defaults');
 
 	my %raised;
-	 slurp_file($_) } glob 'src/*.c';{ slurp_file($_) } glob 'src/*.c';
+	# refusal.c names all of them, and raises what others have made.
+	my $sources = join '', map { slurp_file($_) } grep { $_ ne 'src/refusal.c' } glob 'src/*.c';
 	my $header = slurp_file('src/errors.h');
 	while ($header =~ /#define (AL_ERR_\w+)\s+AL_SQLSTATE\((\d+)\)/g)
 	{
