@@ -179,10 +179,13 @@ CREATE TABLE actionledger.due (
     action_id   bigint PRIMARY KEY,
     service_id  int NOT NULL,
     next_at     timestamptz NOT NULL,
-    priority    smallint NOT NULL DEFAULT 0 CHECK (priority BETWEEN -1 AND 1)
+    priority    smallint NOT NULL DEFAULT 0 CHECK (priority BETWEEN -1 AND 1),
+    held_at     timestamptz
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 COMMENT ON TABLE actionledger.due IS 'One row per live action: when it is due; infinity for what waits for a person';
 COMMENT ON COLUMN actionledger.due.priority IS '1: before the others of its service, 0, -1: after them';
+COMMENT ON COLUMN actionledger.due.held_at IS 'When it was due, for what a pause holds; next_at is infinity meanwhile';
+CREATE INDEX due_held ON actionledger.due (action_id) WHERE held_at IS NOT NULL;
 CREATE INDEX due_schedule ON actionledger.due (service_id, priority, next_at, action_id);
 
 -- Empty but for a moment after the clock was set: by how much times are still to be moved.

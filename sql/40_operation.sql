@@ -34,9 +34,13 @@ CREATE FUNCTION actionledger._breaker(service_id int, OUT state text, OUT failur
     RETURNS record LANGUAGE c VOLATILE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_breaker';
 COMMENT ON FUNCTION actionledger._breaker(int) IS 'The circuit breaker of a service of this database, as its dispatcher last showed it';
 
+CREATE FUNCTION actionledger._trouble(service_id int)
+    RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_trouble';
+COMMENT ON FUNCTION actionledger._trouble(int) IS 'Why nobody sends to a service of this database; NULL when somebody does, or is about to';
+
 CREATE VIEW actionledger.breakers WITH (security_barrier) AS
     SELECT s.name AS service, b.state, b.failures, b.since, b.next_probe_at,
-           (SELECT count(*) FROM actionledger.due d WHERE d.service_id = s.service_id AND d.next_at < 'infinity') AS waiting
+           (SELECT count(*) FROM actionledger.due d WHERE d.service_id = s.service_id AND (d.next_at < 'infinity' OR d.held_at IS NOT NULL)) AS waiting
     FROM actionledger.service s, actionledger._breaker(s.service_id) b;
 COMMENT ON VIEW actionledger.breakers IS 'Circuit breakers: closed, open (nothing is sent before next_probe_at), half_open (one probe decides); failures in a row, and how many actions wait';
 
@@ -54,14 +58,18 @@ CREATE VIEW actionledger.pending WITH (security_barrier) AS
                WHEN 'blocked' THEN coalesce(a.error_message, a.error_code, 'a person')
                WHEN 'approve' THEN 'approval'
                ELSE CASE
+                   WHEN p.sends THEN 'paused: ' || p.reason
+                   WHEN x.trouble IS NOT NULL AND coalesce(d.held_at, d.next_at) <= clock_timestamp() THEN 'dispatcher: ' || x.trouble
                    WHEN b.next_probe_at IS NOT NULL THEN 'breaker until ' || to_char(b.next_probe_at, 'HH24:MI:SS')
-                   WHEN d.next_at <= clock_timestamp() THEN 'dispatcher'
+                   WHEN coalesce(d.held_at, d.next_at) <= clock_timestamp() THEN 'dispatcher'
                    WHEN a.attempts = 0 THEN 'not before ' || to_char(d.next_at, 'YYYY-MM-DD HH24:MI:SS')
                    ELSE 'retry at ' || to_char(d.next_at, 'HH24:MI:SS') || coalesce(': ' || a.error_message, '')
                END
            END AS waiting_for,
            d.next_at, a.attempts, d.priority, a.expires_at, a.identity, a.requested_by
-    FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.tool t USING (tool_id),
+    FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.tool t USING (tool_id)
+         LEFT JOIN actionledger._paused p ON p.tool_id = a.tool_id,
+         LATERAL (SELECT actionledger._trouble(a.service_id) AS trouble) x,
          actionledger._breaker(a.service_id) b
     WHERE a.status = 'prepared' AND actionledger._may_see(a.requested_by, a.owner);
 COMMENT ON VIEW actionledger.pending IS 'Prepared actions: nothing sent, or every send proven undelivered or refused; and what each waits for';

@@ -16,6 +16,7 @@
 #include "claim.h"
 #include "clock.h"
 #include "rebase.h"
+#include "pause.h"
 #include "secrets.h"
 #include "settings.h"
 #include "words.h"
@@ -34,11 +35,16 @@ typedef struct Draft
 	int			n_moves;
 	AlEvent    *events;
 	int			n_events;
+	int64	   *held;			/* actions that a pause holds */
+	int			n_held;
 	TimestampTz now;
 	char	   *ledger;			/* the ledger's namespace as text */
 } Draft;
 
 static void consider_priority(Draft *draft, AlDueAction *actions, int n, int priority);
+static int	share_lots(AlDispatcher *dispatcher, AlLot *lots, int n, TimestampTz now);
+static void give_back_held_time(Draft *draft, AlDueAction *action, AlLane *lane);
+static bool is_held(Draft *draft, const AlDueAction *action);
 static bool consider(Draft *draft, AlDueAction *action, AlLane *lane);
 static void move_on(Draft *draft, const AlDueAction *action, AlTool *tool, const AlDecision *decision);
 static void block(Draft *draft, const AlDueAction *action, const char *code, char *message);
@@ -63,6 +69,7 @@ al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
 	AlMark	   *marks;
 	int			n;
 
+	n_lots = share_lots(dispatcher, lots, n_lots, draft.now);
 	if (n_lots == 0)
 		return;
 	n = al_ledger_pick(lots, n_lots, draft.now, &actions);
@@ -79,6 +86,7 @@ al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
 	claim->claimed = palloc0(n * sizeof(AlClaimed));
 	draft.moves = palloc0(n * sizeof(AlMove));
 	draft.events = palloc0(n * sizeof(AlEvent));
+	draft.held = palloc(n * sizeof(int64));
 	for (int priority = 1; priority >= -1; priority--)
 		consider_priority(&draft, actions, n, priority);
 	marks = palloc(n * sizeof(AlMark));
@@ -87,6 +95,7 @@ al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
 	AL_FAULT_ERROR("claim");
 	al_ledger_mark(marks, claim->n, dispatcher->incarnation, draft.now);
 	al_ledger_move(draft.moves, draft.n_moves, draft.now);
+	al_ledger_park(draft.held, draft.n_held);
 	al_ledger_event(draft.events, draft.n_events, dispatcher->incarnation);
 	AL_FAULT_ERROR("mark_written");
 }
@@ -99,20 +108,70 @@ consider_priority(Draft *draft, AlDueAction *actions, int n, int priority)
 	{
 		AlDueAction *action = &actions[i];
 		AlLane	   *lane;
-		int64		held_us;
 
 		if (action->priority != priority)
 			continue;
 		lane = al_lanes_find(&draft->dispatcher->lanes, action->standing.service_id);
-		held_us = al_lane_held_us(lane, action->next_at, draft->now);
-		/* These clocks stand still while the breaker holds an action. */
-		if (action->standing.window_ends_at != 0)
-			action->standing.window_ends_at += held_us;
-		if (action->standing.expires_at != 0)
-			action->standing.expires_at += held_us;
-		if (al_lane_room(lane) <= 0 || !consider(draft, action, lane))
+		give_back_held_time(draft, action, lane);
+		if (is_held(draft, action))
+			draft->held[draft->n_held++] = action->standing.action_id;
+		else if (al_lane_room(lane) <= 0 || !consider(draft, action, lane))
 			al_lane_return_to(lane, priority, action->next_at, action->standing.action_id);
 	}
+}
+
+/*
+ * Keeps the lots whose pause nobody is deciding.  Whoever pauses waits for this
+ * transaction, and this one knows of every pause that was committed before.
+ */
+static int
+share_lots(AlDispatcher *dispatcher, AlLot *lots, int n, TimestampTz now)
+{
+	bool		all = n > 0 && al_pause_share(AL_PAUSE_ALL);
+	bool		shared = false;
+	int			kept = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (all && (i == 0 || lots[i].service_id != lots[i - 1].service_id))
+			shared = al_pause_share(lots[i].service_id);
+		if (all && shared)
+			lots[kept++] = lots[i];
+		else
+			al_lane_stand_aside(al_lanes_find(&dispatcher->lanes, lots[i].service_id), now);
+	}
+	al_registry_refresh();
+	return kept;
+}
+
+/* Moves on the clocks that stand still while a pause or the breaker holds an action. */
+static void
+give_back_held_time(Draft *draft, AlDueAction *action, AlLane *lane)
+{
+	AlTool	   *tool = al_registry_tool_guarded(action->standing.tool_id);
+	bool		read_only = tool != NULL && tool->def->type == AL_TYPE_READ_ONLY;
+	int64		held_us = al_lane_held_us(&draft->dispatcher->lanes, lane, action->standing.tool_id, read_only,
+										  action->next_at, draft->now);
+
+	if (action->standing.window_ends_at != 0)
+		action->standing.window_ends_at += held_us;
+	if (action->standing.expires_at != 0)
+		action->standing.expires_at += held_us;
+}
+
+/* Tells whether a pause keeps a due action from what would happen to it next. */
+static bool
+is_held(Draft *draft, const AlDueAction *action)
+{
+	AlTool	   *tool = al_registry_tool_guarded(action->standing.tool_id);
+	AlDecision	decision;
+
+	if (tool == NULL || tool->pause == NULL)
+		return false;
+	decision = al_judge_due(&action->standing, tool, draft->now);
+	if (decision.step == AL_STEP_LOOKUP)
+		return tool->pause->lookups;
+	return tool->pause->sends && (decision.step == AL_STEP_SEND || decision.step == AL_STEP_RESEND);
 }
 
 /* Hands the requests to the wire. */
@@ -150,7 +209,7 @@ al_claim_undo(AlDispatcher *dispatcher, AlClaim *claim)
 		if (claim->claimed[i].flight != NULL)
 			pfree(claim->claimed[i].flight);
 	}
-	al_lanes_rescan(&dispatcher->lanes);
+	al_lanes_release(&dispatcher->lanes);
 }
 
 /*

@@ -297,6 +297,8 @@ loop(AlWorkerSlot *slot)
 		{
 			al_lanes_rescan(&dispatcher.lanes);
 			dispatcher.lanes.generation = 0;
+			if (dispatcher.lanes.release_again)
+				al_lanes_release(&dispatcher.lanes);
 			next_scan = TimestampTzPlusMilliseconds(now, al_poll_interval);
 			look_around(slot, now);
 			if (dispatcher.gone)

@@ -33,8 +33,10 @@ static AlStatement select_action = {
 	"SELECT a.action_id, t.name, a.identity, a.idempotency_key, a.status::text, a.next_step::text, a.summary, a.external_ref, "
 	"a.confirmed_by, a.error_code, a.error_message, a.owner, a.sends::int, a.attempts::int, a.created_at, d.next_at, "
 	"a.cancelled_at IS NOT NULL, a.result, a.requested_by, a.xmin::text::bigint, a.claimed_by IS NOT NULL, a.service_id, "
-	"EXISTS (SELECT FROM actionledger.attempt x WHERE x.action_id = a.action_id AND x.truncated) "
+	"EXISTS (SELECT FROM actionledger.attempt x WHERE x.action_id = a.action_id AND x.truncated), "
+	"p.scope, p.name, p.reason, p.paused_by, p.paused_at "
 	"FROM actionledger.action a JOIN actionledger.tool t USING (tool_id) LEFT JOIN actionledger.due d USING (action_id) "
+	"LEFT JOIN actionledger._paused p ON p.tool_id = a.tool_id AND p.sends AND a.claimed_by IS NULL "
 	"WHERE a.action_id = $1",
 	1, {INT8OID}
 };
@@ -161,6 +163,16 @@ read_story(AlStory *story)
 	story->next_at = al_column_int8(0, 16);
 	story->cancelled = al_column_bool(0, 17);
 	al_words_breaker(story, al_column_int4(0, 22));
+	if (al_column_text(0, 24) != NULL)
+	{
+		AlPause    *pause = palloc0(sizeof(AlPause));
+
+		pause->subject = al_pause_subject(al_column_text(0, 24), al_column_text(0, 25));
+		pause->reason = al_column_text(0, 26);
+		pause->by = al_column_text(0, 27);
+		pause->at = al_column_int8(0, 28);
+		story->pause = pause;
+	}
 }
 
 /* Tells whether an action will not change by itself. */

@@ -81,7 +81,7 @@ al_gate_table_refusal(void)
 static const char *
 unlogged_table(void)
 {
-	static const char *const tables[] = {"action", "due", "attempt", "event", "incarnation", "ledger"};
+	static const char *const tables[] = {"action", "due", "attempt", "event", "incarnation", "ledger", "pause"};
 	Oid			namespace_id = get_namespace_oid("actionledger", true);
 
 	for (int i = 0; i < lengthof(tables); i++)

@@ -16,9 +16,12 @@
 
 #define LANE_BATCH 200			/* most claimed from one service in a turn */
 #define TURN_BATCH 1000			/* and from all of them */
+#define ASIDE_MS 50				/* how long a lane is left alone whose pause is being decided */
 
 static AlLane *add_lane(AlLanes *lanes, int32 service_id);
 static void read_lane(AlLane *lane);
+static void read_spans(AlLanes *lanes);
+static bool any_pause(const AlLanes *lanes, int32 service_id);
 static bool level_ready(const AlLevel *level, TimestampTz now);
 static AlLevel *level_of(AlLane *lane, int priority);
 static void publish(AlLane *lane);
@@ -32,6 +35,8 @@ al_lanes_refresh(AlLanes *lanes, int index, int count)
 	int32	   *numbers;
 	int			n;
 
+	if (lanes->spans_generation != generation)
+		read_spans(lanes);
 	if (lanes->generation == generation)
 		return;
 	for (int i = 0; i < lanes->n; i++)
@@ -44,6 +49,7 @@ al_lanes_refresh(AlLanes *lanes, int index, int count)
 		if (lane == NULL)
 			lane = add_lane(lanes, numbers[i]);
 		read_lane(lane);
+		lane->paused = any_pause(lanes, lane->service_id);
 	}
 	lanes->generation = generation;
 }
@@ -113,6 +119,16 @@ al_lanes_shift(AlLanes *lanes, int64 shift)
 	al_lanes_rescan(lanes);
 }
 
+/* Begins to put back what no pause holds any more. */
+void
+al_lanes_release(AlLanes *lanes)
+{
+	lanes->release = true;
+	lanes->release_again = false;
+	lanes->release_after = 0;
+	al_lanes_rescan(lanes);
+}
+
 /* Tells whether something may be claimed now. */
 bool
 al_lanes_ready(AlLanes *lanes, TimestampTz now)
@@ -179,6 +195,9 @@ al_lanes_lots(AlLanes *lanes, TimestampTz now, int room, AlLot *lots)
 		free = Min(al_lane_room(lane), room);
 		if (free <= 0)
 			continue;
+		/* What a pause holds takes no room, and is to get out of the way of the rest. */
+		if (lane->paused)
+			free = LANE_BATCH;
 		for (int l = 0; l < AL_N_LEVELS; l++)
 		{
 			AlLevel    *level = &lane->levels[l];
@@ -285,13 +304,23 @@ al_lane_end(AlLane *lane, const AlEvidence *evidence)
 		publish(lane);
 }
 
-/* Says for how long the breaker has held an action back. */
+/* Says for how long pauses and the breaker have held an action back. */
 int64
-al_lane_held_us(const AlLane *lane, TimestampTz due_at, TimestampTz now)
+al_lane_held_us(const AlLanes *lanes, const AlLane *lane, int32 tool_id, bool read_only, TimestampTz due_at, TimestampTz now)
 {
-	if (lane->held_from == 0)
-		return 0;
-	return Max(0, Min(lane->held_until, now) - Max(lane->held_from, due_at));
+	return al_standstill_us(lanes->spans, lanes->n_spans, lane->service_id, tool_id, read_only,
+							lane->held_from, lane->held_until, due_at, now);
+}
+
+/* Leaves a lane alone for a moment. */
+void
+al_lane_stand_aside(AlLane *lane, TimestampTz now)
+{
+	for (int l = 0; l < AL_N_LEVELS; l++)
+	{
+		lane->levels[l].look = false;
+		lane->levels[l].next_due = TimestampTzPlusMilliseconds(now, ASIDE_MS);
+	}
 }
 
 /* Adds a lane that has seen nothing yet. */
@@ -331,6 +360,43 @@ read_lane(AlLane *lane)
 	lane->rate = service->def->rate_per_second;
 	lane->threshold = service->def->breaker_failures;
 	lane->cooldown_ms = service->def->breaker_cooldown_ms;
+}
+
+/* Reads the pauses; when they are others than before, what was held may be free. */
+static void
+read_spans(AlLanes *lanes)
+{
+	uint64		generation = al_registry_generation();
+	AlSpan	   *spans;
+	int			n = al_ledger_spans(&spans);
+	bool		same = lanes->spans != NULL && n == lanes->n_spans;
+
+	for (int i = 0; i < n && same; i++)
+		same = memcmp(&spans[i], &lanes->spans[i], sizeof(AlSpan)) == 0;
+	lanes->spans_generation = generation;
+	if (same)
+		return;
+	lanes->spans = lanes->spans ? repalloc(lanes->spans, Max(n, 1) * sizeof(AlSpan))
+		: MemoryContextAlloc(TopMemoryContext, Max(n, 1) * sizeof(AlSpan));
+	memcpy(lanes->spans, spans, n * sizeof(AlSpan));
+	lanes->n_spans = n;
+	al_lanes_release(lanes);
+	/* Which lanes are paused is to be read as well. */
+	lanes->generation = 0;
+}
+
+/* Tells whether a pause is open that may concern a service's tools. */
+static bool
+any_pause(const AlLanes *lanes, int32 service_id)
+{
+	for (int i = 0; i < lanes->n_spans; i++)
+	{
+		const AlSpan *span = &lanes->spans[i];
+
+		if (span->until == DT_NOEND && (span->service_id == 0 || span->service_id == service_id))
+			return true;
+	}
+	return false;
 }
 
 /* Tells whether there may be something due at a level. */

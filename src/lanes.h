@@ -40,6 +40,7 @@ typedef struct AlLane
 	int			taken_unproven;
 	bool		unproven_wait;	/* something was left because too many unproven ones are unsent */
 	bool		gone;			/* no longer ours, or its definition cannot be read */
+	bool		paused;			/* some of it: look at more than there is room for */
 	AlBreaker	breaker;
 	AlBucket	bucket;
 	TimestampTz held_from;		/* the last time that the breaker kept it from sending; 0: never */
@@ -53,6 +54,12 @@ typedef struct AlLanes
 	AlLane	  **lanes;			/* each allocated for good: flights point at them */
 	int			first;			/* whose turn it is to be served first */
 	uint64		generation;		/* of the registry when last read */
+	AlSpan	   *spans;			/* pauses that there were and are; allocated for good */
+	int			n_spans;
+	uint64		spans_generation;
+	bool		release;		/* a pause may have been lifted: put back what it held */
+	int64		release_after;	/* and from which action on */
+	bool		release_again;	/* somebody had locked some of it */
 } AlLanes;
 
 /* Read which services belong to dispatcher index of count, when that may have changed. */
@@ -71,6 +78,9 @@ extern void al_lanes_rescan(AlLanes *lanes);
 
 /* The clock has been set by so much: what is kept of times follows it, and everything is looked at again. */
 extern void al_lanes_shift(AlLanes *lanes, int64 shift);
+
+/* Put back from the beginning what no pause holds any more. */
+extern void al_lanes_release(AlLanes *lanes);
 
 /* Whether something may be claimed now. */
 extern bool al_lanes_ready(AlLanes *lanes, TimestampTz now);
@@ -99,7 +109,10 @@ extern void al_lane_return_to(AlLane *lane, int priority, TimestampTz next_at, i
 extern void al_lane_begin(AlLane *lane);
 extern void al_lane_end(AlLane *lane, const AlEvidence *evidence);
 
-/* Microseconds for which the breaker has held an action that was due at a time. */
-extern int64 al_lane_held_us(const AlLane *lane, TimestampTz due_at, TimestampTz now);
+/* Microseconds for which pauses and the breaker have held an action that was due at a time. */
+extern int64 al_lane_held_us(const AlLanes *lanes, const AlLane *lane, int32 tool_id, bool read_only, TimestampTz due_at, TimestampTz now);
+
+/* Somebody is about to pause or resume a lane: leave it alone for a moment. */
+extern void al_lane_stand_aside(AlLane *lane, TimestampTz now);
 
 #endif							/* AL_LANES_H */

@@ -13,6 +13,7 @@
 #include "datatype/timestamp.h"
 
 #include "rules/policy.h"
+#include "rules/standstill.h"
 
 /* What may be claimed from one service in a turn. */
 typedef struct AlLot
@@ -142,6 +143,24 @@ extern void al_ledger_move_claimed(const AlMove *moves, int n, TimestampTz now, 
 
 /* Lock and read actions by number; those locked by others are left out. */
 extern int	al_ledger_lock(const int64 *action_ids, int n, AlStanding **standings);
+
+/*
+ * Put due rows aside until a pause is lifted, and those back whose pause was
+ * lifted, a page at a time: those after *after of services number % count = index.
+ */
+extern void al_ledger_park(const int64 *action_ids, int n);
+
+typedef struct AlReleased
+{
+	int			looked_at;		/* fewer than most: the end was reached */
+	int			locked;			/* to be put back, and locked by others */
+	int			released;
+} AlReleased;
+
+extern AlReleased al_ledger_release(int index, int count, int most, int64 *after);
+
+/* All pauses that there were and are, in the order of their beginnings; palloc'ed. */
+extern int	al_ledger_spans(AlSpan **spans);
 
 /* Close attempts that are open. */
 extern void al_ledger_close(const AlClosing *closings, int n);

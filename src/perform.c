@@ -20,14 +20,13 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
-#include "databases.h"
 #include "errors.h"
 #include "perform.h"
-#include "roster.h"
 #include "session.h"
 #include "settings.h"
 #include "tally.h"
 #include "validate.h"
+#include "workers.h"
 
 PG_FUNCTION_INFO_V1(al_perform);
 PG_FUNCTION_INFO_V1(al_perform_many);
@@ -47,7 +46,6 @@ static AlRefusal *find_tool(AlProposal *proposal);
 static void count_refusal(const AlTool *tool, int sqlstate);
 static Datum performed_row(FunctionCallInfo fcinfo, const AlPrepared *prepared);
 static void warn_of_repeats(const BulkItem *items, int n);
-static const char *why_nobody_sends(void);
 static BulkItem *read_items(FunctionCallInfo fcinfo, const AlProposal *common, int *n);
 static void attempt_item(BulkItem *item, void (*step) (BulkItem *), bool skip);
 static void run_step(BulkItem *item, void (*step) (BulkItem *));
@@ -72,7 +70,7 @@ al_perform(PG_FUNCTION_ARGS)
 	if (refusal != NULL)
 		al_refuse(refusal);
 	al_perform_warn_of_repeat(&prepared);
-	al_perform_warn();
+	al_perform_warn(proposal->tool);
 	return performed_row(fcinfo, &prepared);
 }
 
@@ -185,7 +183,7 @@ al_perform_many(PG_FUNCTION_ARGS)
 	for (int i = 0; i < n; i++)
 		put_item((ReturnSetInfo *) fcinfo->resultinfo, &items[i]);
 	warn_of_repeats(items, n);
-	al_perform_warn();
+	al_perform_warn(common.tool);
 	return (Datum) 0;
 }
 
@@ -268,10 +266,10 @@ warn_of_repeats(const BulkItem *items, int n)
 
 /* Warns, once per session, when what has been recorded will not be sent. */
 void
-al_perform_warn(void)
+al_perform_warn(const AlTool *tool)
 {
 	static bool warned = false;
-	const char *why = why_nobody_sends();
+	const char *why = al_workers_trouble(tool->service->service_id);
 
 	if (why == NULL)
 		warned = false;
@@ -280,48 +278,9 @@ al_perform_warn(void)
 		warned = true;
 		ereport(WARNING,
 				(errmsg("the action is recorded, and nobody is there to send it"),
-				 errdetail("%s", why),
+				 errdetail("%c%s.", pg_toupper((unsigned char) why[0]), why + 1),
 				 errhint("See the view actionledger.workers; what is recorded is sent when that is mended.")));
 	}
-}
-
-/* Says why nobody sends from this database, NULL when somebody does or is about to. */
-static const char *
-why_nobody_sends(void)
-{
-	const char *why = NULL;
-	bool		here = false;
-	bool		room = false;
-	bool		missing = false;
-	bool		launcher;
-
-	if (al_roster == NULL)
-		return "The library actionledger is not in shared_preload_libraries.";
-	LWLockAcquire(al_roster->lock, LW_SHARED);
-	launcher = al_roster->launcher_pid != 0;
-	for (int i = 0; i < al_roster->n_workers; i++)
-	{
-		const AlWorkerSlot *worker = &al_roster->workers[i];
-
-		room = room || worker->state == AL_WORKER_FREE;
-		if (worker->state == AL_WORKER_FREE || worker->database != MyDatabaseId)
-			continue;
-		here = true;
-		missing = missing || worker->state == AL_WORKER_MISSING;
-		if (worker->state == AL_WORKER_FENCED)
-			why = "The database looks like a copy, from which nothing is sent until an operator decides.";
-	}
-	LWLockRelease(al_roster->lock);
-	if (why != NULL)
-		return why;
-	if (!launcher || missing)
-		return "No launcher or dispatcher of actionledger is running.";
-	if (!here && !room)
-		return "actionledger.max_workers dispatchers are running, in other databases.";
-	/* What this session has may be older than what is set. */
-	if (!here && !al_enabled && al_database_wish(MyDatabaseId) != AL_DATABASE_ON)
-		return "actionledger.enabled is off for this database.";
-	return NULL;
 }
 
 /* Reads the items of perform_many. */

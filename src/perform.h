@@ -25,6 +25,6 @@ extern AlRefusal *al_perform_counted(AlProposal *proposal, AlPrepared *prepared)
 extern void al_perform_warn_of_repeat(const AlPrepared *prepared);
 
 /* Warn, once per session, when what has been recorded will not be sent. */
-extern void al_perform_warn(void);
+extern void al_perform_warn(const AlTool *tool);
 
 #endif							/* AL_PERFORM_H */

@@ -103,6 +103,8 @@ al_prepare(const AlTool *tool, const AlProposal *proposal, char *identity)
 	if (proposal->refuse_unavailable)
 		check_available(tool);
 	al_words_breaker(&prepared.story, tool->service->service_id);
+	if (tool->pause != NULL && tool->pause->sends)
+		prepared.story.pause = tool->pause;
 	al_canonical_hash(proposal->args, hash);
 	prepared.story.tool = tool->name;
 	prepared.story.identity = identity;
@@ -322,6 +324,12 @@ check_available(const AlTool *tool)
 {
 	AlRosterBreaker breaker;
 
+	if (tool->pause != NULL && tool->pause->sends)
+		ereport(ERROR,
+				(errcode(AL_ERR_UNAVAILABLE),
+				 errmsg("service \"%s\" is unavailable", tool->service->name),
+				 errdetail("The %s. Nothing was recorded.", al_words_pause(tool->pause)),
+				 errhint("Do something else first, or leave if_unavailable out to have the action queued.")));
 	if (!al_roster_breaker(MyDatabaseId, tool->service->service_id, &breaker) || !breaker.open)
 		return;
 	ereport(ERROR,

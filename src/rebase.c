@@ -21,6 +21,7 @@
 #include "clock.h"
 #include "ledger.h"
 #include "rebase.h"
+#include "registry.h"
 #include "session.h"
 
 /* Beside the locks of incarnations. */
@@ -58,12 +59,21 @@ static AlStatement pay_debts = {
 	"    expires_at = CASE WHEN a.expiry_moves THEN a.expires_at + m.shift ELSE a.expires_at END "
 	"  FROM mine m WHERE a.action_id = m.action_id), "
 	"due AS ("
-	"  UPDATE actionledger.due d SET next_at = CASE WHEN m.attempts > 0 THEN d.next_at + m.shift "
-	"      ELSE greatest(d.next_at + m.shift, m.not_before) END "
-	"  FROM mine m WHERE d.action_id = m.action_id AND d.next_at < 'infinity' AND "
-	"    (m.attempts > 0 OR (m.shift < '0' AND d.next_at > clock_timestamp() AND d.next_at <= clock_timestamp() - m.shift))) "
+	"  UPDATE actionledger.due d SET next_at = CASE WHEN d.held_at IS NULL THEN n.next_at ELSE d.next_at END, "
+	"      held_at = CASE WHEN d.held_at IS NULL THEN NULL ELSE n.next_at END "
+	"  FROM mine m JOIN actionledger.due o USING (action_id), "
+	"    LATERAL (SELECT coalesce(o.held_at, o.next_at) AS was) w, "
+	"    LATERAL (SELECT CASE WHEN m.attempts > 0 THEN w.was + m.shift ELSE greatest(w.was + m.shift, m.not_before) END AS next_at) n "
+	"  WHERE d.action_id = m.action_id AND w.was < 'infinity' AND "
+	"    (m.attempts > 0 OR (m.shift < '0' AND w.was > clock_timestamp() AND w.was <= clock_timestamp() - m.shift))) "
 	"DELETE FROM actionledger.clock_debt c USING mine m WHERE c.action_id = m.action_id",
 	0, {0}
+};
+/* Those that clocks of live actions may still be reckoned by; before the actions move. */
+static AlStatement shift_pauses = {
+	"UPDATE actionledger.pause SET paused_at = paused_at + $1 * interval '1 microsecond', resumed_at = resumed_at + $1 * interval '1 microsecond' "
+	"WHERE resumed_at IS NULL OR resumed_at >= (SELECT min(coalesce(held_at, next_at)) FROM actionledger.due)",
+	1, {INT8OID}
 };
 static AlStatement count_debts = {
 	"SELECT count(*) FROM actionledger.clock_debt", 0, {0}
@@ -163,7 +173,11 @@ move_all(int64 jump, int64 offset, TimestampTz *ahead)
 {
 	Datum		value = Int64GetDatum(jump);
 	uint64		n = al_statement_run(&owe_all, &value, NULL);
-	uint64		paid = al_statement_run(&pay_debts, NULL, NULL);
+	uint64		paid;
+
+	if (al_statement_run(&shift_pauses, &value, NULL) > 0)
+		al_registry_changed();
+	paid = al_statement_run(&pay_debts, NULL, NULL);
 
 	if (jump < 0)
 		*ahead = Max(*ahead, al_clock_elapsed() + offset - jump);

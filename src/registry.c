@@ -63,6 +63,11 @@ static AlStatement select_service = {
 	1, {INT4OID}
 };
 
+static AlStatement select_pause = {
+	"SELECT p.sends, p.lookups, p.scope, p.name, p.reason, p.paused_by, p.paused_at FROM actionledger._paused p "
+	"WHERE p.tool_id OPERATOR(pg_catalog.=) $1",
+	1, {INT4OID}
+};
 static AlStatement select_namespace = {
 	"SELECT l.namespace FROM actionledger.ledger l", 0, {0}
 };
@@ -82,6 +87,7 @@ static uint64 cached_generation = 0;
 static void on_relation_change(Datum arg, Oid relation);
 static HTAB *create_table(const char *name, Size key, Size entry, int flags);
 static AlTool *load_tool(void);
+static AlPause *load_pause(int32 tool_id);
 static void *guarded(void *(*find) (int32), int32 number);
 static void *find_tool(int32 tool_id);
 static void *find_service(int32 service_id);
@@ -431,9 +437,33 @@ load_tool(void)
 		elog(ERROR, "tool \"%s\" has no service", name);
 	tool->idempotency = tool->def->has_idempotency ? &tool->def->idempotency : &tool->service->def->idempotency;
 
+	tool->pause = load_pause(tool->tool_id);
+
 	entry = hash_search(tools, &tool->tool_id, HASH_ENTER, NULL);
 	entry->tool = tool;
 	return tool;
+}
+
+/* Takes the pause that covers a tool into the cache; NULL for none. */
+static AlPause *
+load_pause(int32 tool_id)
+{
+	Datum		value = Int32GetDatum(tool_id);
+	AlPause    *pause;
+	MemoryContext old;
+
+	if (al_statement_run(&select_pause, &value, NULL) == 0)
+		return NULL;
+	old = MemoryContextSwitchTo(cache_context);
+	pause = palloc0(sizeof(AlPause));
+	pause->sends = al_column_bool(0, 1);
+	pause->lookups = al_column_bool(0, 2);
+	pause->subject = al_pause_subject(al_column_text(0, 3), al_column_text(0, 4));
+	pause->reason = al_column_text(0, 5);
+	pause->by = al_column_text(0, 6);
+	pause->at = al_column_int8(0, 7);
+	MemoryContextSwitchTo(old);
+	return pause;
 }
 
 /* Copies a text array column into a list in the current context. */

@@ -11,6 +11,7 @@
 #include "utils/uuid.h"
 
 #include "definition.h"
+#include "pause.h"
 
 typedef struct AlService
 {
@@ -29,6 +30,7 @@ typedef struct AlTool
 	const AlIdempotency *idempotency;	/* the tool's own, else the service's */
 	List	   *grantees;		/* of char *: roles that may perform it */
 	char	   *created_by;
+	AlPause    *pause;			/* NULL: none covers it */
 } AlTool;
 
 /*

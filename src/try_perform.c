@@ -65,7 +65,7 @@ al_try_perform(PG_FUNCTION_ARGS)
 		PG_RETURN_JSONB_P(al_envelope_refused(refusal));
 	}
 	al_perform_warn_of_repeat(&prepared);
-	al_perform_warn();
+	al_perform_warn(proposal->tool);
 	envelope = al_envelope_asked(prepared.story.action_id, proposal->requester,
 								 prepared.created ? AL_ASKED_CREATED : AL_ASKED_AGAIN, &seen);
 	if (envelope == NULL)

@@ -34,6 +34,7 @@
 #define RECORD_BATCH 500
 #define ERROR_PAUSE_MS 1000
 #define BUSY_PAUSE_MS 100
+#define RELEASE_PAGE 1000
 
 /* A batch of ended attempts on its way into the ledger. */
 typedef struct Record
@@ -54,6 +55,7 @@ typedef struct Record
 
 static pg_noinline void work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded, List **busy);
 static void leave(AlDispatcher *dispatcher);
+static void release(AlDispatcher *dispatcher);
 static List *record(AlDispatcher *dispatcher, List **busy);
 static void record_init(Record *record, AlDispatcher *dispatcher, int most);
 static void record_quick(Record *record);
@@ -162,12 +164,27 @@ work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded, List **busy)
 	al_secrets_begin_turn();
 	al_lanes_refresh(&dispatcher->lanes, dispatcher->index, dispatcher->count);
 	*recorded = record(dispatcher, busy);
+	if (dispatcher->lanes.release)
+		release(dispatcher);
 	if (dispatcher->may_send && dispatcher->isolate == 0 && !ShutdownRequestPending)
 		al_claim_take(dispatcher, claim);
 	al_session_end(&session);
 	if (*recorded != NIL)
 		AL_FAULT_ERROR("outcome_before_commit");
 	al_turn_commit(dispatcher);
+}
+
+/* Puts back what lifted pauses have held, a page in each turn. */
+static void
+release(AlDispatcher *dispatcher)
+{
+	AlLanes    *lanes = &dispatcher->lanes;
+	AlReleased	released = al_ledger_release(dispatcher->index, dispatcher->count, RELEASE_PAGE, &lanes->release_after);
+
+	lanes->release_again = lanes->release_again || released.locked > 0;
+	lanes->release = released.looked_at == RELEASE_PAGE;
+	if (released.released > 0 || lanes->release)
+		al_lanes_rescan(lanes);
 }
 
 /* Commits. */

@@ -37,6 +37,8 @@ al_words_advice(const AlStory *story)
 		case AL_STATUS_PREPARED:
 			if (story->step == AL_STEP_BLOCKED)
 				return (AlAdvice) {"blocked", "escalate", "not sent; a person has to mend something"};
+			if (story->pause != NULL && story->step != AL_STEP_APPROVE)
+				return (AlAdvice) {"paused", "wait", "not sent yet; paused"};
 			if (story->breaker_failures > 0)
 				return (AlAdvice) {"service_unavailable", "wait", "not sent yet; the service is unavailable"};
 			if (story->step == AL_STEP_APPROVE)
@@ -88,6 +90,10 @@ al_words_observation(const AlStory *story, bool created, bool asked_again)
 			if (story->step == AL_STEP_BLOCKED)
 				return psprintf("%s%s has not been sent: %s. It did not happen. Do not propose it again; a person has to mend this first.",
 								again, subject, story->error_message ? story->error_message : "it is blocked");
+			if (story->pause != NULL && story->step != AL_STEP_APPROVE)
+				return psprintf("%s%s is queued and not sent: %s. It goes out when the pause is lifted. "
+								"Do not propose it again; do something else first, or cancel it with actionledger.cancel(" INT64_FORMAT ").",
+								again, subject, al_words_pause(story->pause), story->action_id);
 			if (story->breaker_failures > 0)
 				return psprintf("%s%s is queued and not sent: its service failed %d times in a row; the next probe goes at %s. "
 								"Do not propose it again; do something else first, or cancel it with actionledger.cancel(" INT64_FORMAT ").",
@@ -198,6 +204,13 @@ al_words_decision(const AlDecision *decision, int sends)
 	return NULL;
 }
 
+/* Says who has paused what, and why. */
+char *
+al_words_pause(const AlPause *pause)
+{
+	return psprintf("%s was paused by %s at %s (%s)", pause->subject, pause->by, al_words_time(pause->at), pause->reason);
+}
+
 /* Formats a time. */
 char *
 al_words_time(TimestampTz at)
@@ -274,6 +287,9 @@ next_look(const AlStory *story)
 	switch (story->step)
 	{
 		case AL_STEP_RESEND:
+			if (story->pause != NULL)
+				return psprintf("The ledger sends the same request with the same key again when the pause is lifted: %s.",
+								al_words_pause(story->pause));
 			return psprintf("The ledger sends the same request with the same key again%s; call actionledger.wait(" INT64_FORMAT ").",
 							story->next_at > 0 && story->next_at != DT_NOEND ? psprintf(" at %s", al_words_time(story->next_at)) : "",
 							story->action_id);

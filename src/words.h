@@ -32,6 +32,7 @@ typedef struct AlStory
 	bool		cancelled;		/* a cancel has been asked for */
 	int			breaker_failures;	/* 0: the breaker is closed */
 	TimestampTz breaker_until;	/* when the next probe goes */
+	const AlPause *pause;		/* that keeps it from being sent; NULL: none */
 } AlStory;
 
 /* What kind of answer an action's state is, for a caller (interface: envelope). */
@@ -65,6 +66,9 @@ extern char *al_words_blocked(const char *category, const char *detail);
 
 /* The error_message of an action that was moved on without an attempt. */
 extern char *al_words_decision(const AlDecision *decision, int sends);
+
+/* Who has paused what, and why. */
+extern char *al_words_pause(const AlPause *pause);
 
 /* A time for a reader, UTC to the second. */
 extern char *al_words_time(TimestampTz at);

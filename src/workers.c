@@ -16,13 +16,16 @@
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
+#include "databases.h"
 #include "ledger.h"
 #include "roster.h"
 #include "session.h"
 #include "settings.h"
+#include "workers.h"
 
 PG_FUNCTION_INFO_V1(al_sql_workers);
 PG_FUNCTION_INFO_V1(al_sql_breaker);
+PG_FUNCTION_INFO_V1(al_sql_trouble);
 
 #define N_COLUMNS 10
 
@@ -90,6 +93,54 @@ al_sql_breaker(PG_FUNCTION_ARGS)
 	values[3] = TimestampTzGetDatum(breaker.probe_at);
 	nulls[3] = !breaker.open;
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls));
+}
+
+/* _trouble(service_id): why nobody sends to a service, null when somebody does */
+Datum
+al_sql_trouble(PG_FUNCTION_ARGS)
+{
+	char	   *trouble = al_workers_trouble(PG_GETARG_INT32(0));
+
+	if (trouble == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(trouble));
+}
+
+/* Says why nobody sends to a service. */
+char *
+al_workers_trouble(int32 service_id)
+{
+	AlWorkerSlot worker = {.state = AL_WORKER_FREE};
+	bool		room = false;
+	bool		launcher;
+
+	if (al_roster == NULL)
+		return pstrdup("the library actionledger is not in shared_preload_libraries");
+	LWLockAcquire(al_roster->lock, LW_SHARED);
+	launcher = al_roster->launcher_pid != 0;
+	for (int i = 0; i < al_roster->n_workers; i++)
+	{
+		const AlWorkerSlot *slot = &al_roster->workers[i];
+
+		room = room || slot->state == AL_WORKER_FREE;
+		if (slot->state != AL_WORKER_FREE && slot->database == MyDatabaseId && slot->index == service_id % al_dispatchers)
+			worker = *slot;
+	}
+	LWLockRelease(al_roster->lock);
+	if (worker.state == AL_WORKER_FENCED)
+		return pstrdup("the database looks like a copy, from which nothing is sent until an operator decides");
+	if (worker.state == AL_WORKER_REFUSING)
+		return psprintf("nothing is sent for the time being: %s", worker.detail);
+	if (!launcher || worker.state == AL_WORKER_MISSING)
+		return pstrdup("no launcher or dispatcher of actionledger is running");
+	if (worker.state != AL_WORKER_FREE)
+		return NULL;
+	if (!room)
+		return pstrdup("actionledger.max_workers dispatchers are running, in other databases");
+	/* What this session has may be older than what is set. */
+	if (!al_enabled && al_database_wish(MyDatabaseId) != AL_DATABASE_ON)
+		return pstrdup("actionledger.enabled is off for this database");
+	return NULL;
 }
 
 /* Puts the launcher's row. */

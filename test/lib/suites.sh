@@ -215,7 +215,8 @@ suite_isolation() {
 		options+=(--expecteddir=test)
 	fi
 	mkdir -p output_iso
-	run_regress isolation "$PG_ISOLATION_REGRESS" "$TOP/output_iso" "${options[@]}" --temp-instance="$WORK/isolation" \
+	# That nobody sends (fsync is off) is warned of once the dispatcher knows it: at any moment.
+	PGOPTIONS='-c client_min_messages=error' run_regress isolation "$PG_ISOLATION_REGRESS" "$TOP/output_iso" "${options[@]}" --temp-instance="$WORK/isolation" \
 		--load-extension=actionledger --dbname=actionledger_isolation "${tests[@]}"
 }
 

@@ -297,7 +297,7 @@ sub check_tables
 
 	my %columns = map { split /\|/ } split /\n/, $node->safe_psql('postgres',
 		q{SELECT relname, string_agg(attname, ' ' ORDER BY attnum) FROM pg_class c JOIN pg_attribute a ON attrelid = c.oid
-		  WHERE relnamespace = 'actionledger'::regnamespace AND relkind = 'v' AND attnum > 0 GROUP BY 1});
+		  WHERE relnamespace = 'actionledger'::regnamespace AND relkind = 'v' AND relname NOT LIKE '\_%' AND attnum > 0 GROUP BY 1});
 	%told = ();
 	while ($operations =~ /^### `(\w+)`\n(.*?)(?=^#|\z)/gms)
 	{
