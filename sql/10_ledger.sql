@@ -19,7 +19,8 @@ COMMENT ON TYPE actionledger.next_step IS 'What may safely happen next to an act
 CREATE TYPE actionledger.verdict AS ENUM ('not_sent', 'rejected', 'confirmed', 'in_progress', 'unknown');
 COMMENT ON TYPE actionledger.verdict IS 'What one attempt proves';
 
-CREATE TYPE actionledger.known AS ENUM ('nothing', 'not_sent', 'rejected_transient', 'rejected', 'confirmed', 'in_progress', 'unknown', 'unknown_ended');
+CREATE TYPE actionledger.known AS ENUM ('nothing', 'not_sent', 'rejected_transient', 'rejected', 'confirmed', 'in_progress', 'unknown', 'unknown_ended',
+    'absent', 'several');
 COMMENT ON TYPE actionledger.known IS 'What all attempts of an action prove together';
 
 -- One row: who this ledger is and which cluster may send from it.
@@ -143,6 +144,8 @@ CREATE TABLE actionledger.action (
     last_sent_at     timestamptz,
     window_ends_at   timestamptz,
     key_ends_at      timestamptz,
+    lookup_ends_at   timestamptz,
+    doubted_at       timestamptz,
     cancelled_at     timestamptz,
     finished_at      timestamptz,
     status           actionledger.status NOT NULL,
@@ -151,6 +154,8 @@ CREATE TABLE actionledger.action (
     attempts         smallint NOT NULL DEFAULT 0,
     sends            smallint NOT NULL DEFAULT 0,
     lookups          smallint NOT NULL DEFAULT 0,
+    lookups_before   smallint NOT NULL DEFAULT 0,
+    absences         smallint NOT NULL DEFAULT 0,
     external_ref     text,
     confirmed_by     text,
     error_code       text,
@@ -167,9 +172,13 @@ COMMENT ON COLUMN actionledger.action.window_ends_at IS 'End of the retry window
 COMMENT ON COLUMN actionledger.action.key_place IS 'Where the frozen request carries its key, when the destination had declared to honour it there; NULL: an unknown outcome is not settled by sending again';
 COMMENT ON COLUMN actionledger.action.key_ends_at IS 'Until when the destination is relied on to remember the key (window less margin); NULL while nothing was delivered or no key is honoured';
 COMMENT ON COLUMN actionledger.action.expiry_moves IS 'expires_at was reckoned from the tool''s expires_after: it moves when the clock is set, while a time that the caller has given stays';
+COMMENT ON COLUMN actionledger.action.lookup_ends_at IS 'When the last lookup is made; starts at the first one';
+COMMENT ON COLUMN actionledger.action.doubted_at IS 'Until then another place may have sent it: when a successor took it over';
+COMMENT ON COLUMN actionledger.action.lookups_before IS 'How many of the lookups belong to a budget that is closed: before a send that followed a proved absence, or before reconcile_now';
+COMMENT ON COLUMN actionledger.action.absences IS 'How often a lookup has proved that it had not happened: only the first time may a send follow';
 COMMENT ON COLUMN actionledger.action.args_hash IS 'SHA-256 of the canonical arguments (RFC 8785)';
 COMMENT ON COLUMN actionledger.action.headers IS 'Frozen header lines, secrets by reference';
-COMMENT ON COLUMN actionledger.action.confirmed_by IS 'What confirmed it: response, replay, callback, executor or person';
+COMMENT ON COLUMN actionledger.action.confirmed_by IS 'What confirmed it: response, replay, lookup, callback, executor or person';
 CREATE UNIQUE INDEX action_identity ON actionledger.action (service_id, identity);
 CREATE INDEX action_run ON actionledger.action (run_id, step) WHERE run_id IS NOT NULL;
 
@@ -265,7 +274,9 @@ CREATE TYPE actionledger._mark AS (
     deadline        timestamptz,
     window_ends_at  timestamptz,
     key_ends_at     timestamptz,
-    expires_at      timestamptz
+    expires_at      timestamptz,
+    lookup          bool,
+    lookup_ends_at  timestamptz
 );
 COMMENT ON TYPE actionledger._mark IS 'An attempt that is about to be made';
 CREATE TYPE actionledger._closing AS (
@@ -303,7 +314,9 @@ CREATE TYPE actionledger._move AS (
     error_code     text,
     error_message  text,
     forgiven       int,
-    known_before   text
+    known_before   text,
+    unlooked       int,
+    absent         bool
 );
 COMMENT ON TYPE actionledger._move IS 'Where an action goes';
 

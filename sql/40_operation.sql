@@ -26,6 +26,12 @@ CREATE FUNCTION actionledger.cancel(action_id bigint, note text DEFAULT NULL)
 COMMENT ON FUNCTION actionledger.cancel(bigint, text) IS
     'Ask that an action not happen. Before any send: failed (cancelled). After one: the request is noted, nothing is sent again, and the outcome stays open until evidence decides. For who asked for it, the tool''s owner, and operators';
 
+CREATE FUNCTION actionledger.reconcile_now(action_id bigint)
+    RETURNS actionledger.decided LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_reconcile_now';
+COMMENT ON FUNCTION actionledger.reconcile_now(bigint) IS
+    'Look an action with an unknown outcome up at once (or send it again, where that is its next step), instead of when it is due; lookups that are used up begin anew. LG012 when there is nothing to find out by itself';
+REVOKE ALL ON FUNCTION actionledger.reconcile_now(bigint) FROM PUBLIC;
+
 CREATE FUNCTION actionledger._duration(value text, fallback interval)
     RETURNS interval LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_duration';
 COMMENT ON FUNCTION actionledger._duration(text, interval) IS 'A duration option as an interval';
@@ -96,11 +102,12 @@ CREATE VIEW actionledger.review_queue WITH (security_barrier) AS
            a.error_message AS reason,
            format('%s %s, last at %s%s', a.sends, CASE a.sends WHEN 1 THEN 'send' ELSE 'sends' END,
                   to_char(a.last_sent_at, 'YYYY-MM-DD HH24:MI:SS'),
-                  coalesce((SELECT string_agg(format('; %s: %s%s', at.attempt, at.category,
+                  coalesce((SELECT string_agg(format('; %s%s: %s%s', CASE at.kind WHEN 'lookup' THEN 'lookup ' ELSE '' END, at.attempt, at.category,
                                               coalesce(' (HTTP ' || at.http_status || ')', '')), '' ORDER BY at.attempt)
                               FROM actionledger.attempt at WHERE at.action_id = a.action_id), '')) AS known,
-           coalesce((SELECT array_agg(DISTINCT at.external_ref) FROM actionledger.attempt at
-                      WHERE at.action_id = a.action_id AND at.external_ref IS NOT NULL), '{}') AS refs,
+           ARRAY(SELECT at.external_ref FROM actionledger.attempt at WHERE at.action_id = a.action_id AND at.external_ref IS NOT NULL
+                 UNION SELECT r.ref FROM actionledger.event e, jsonb_array_elements_text(e.evidence -> 'refs') AS r(ref)
+                        WHERE e.action_id = a.action_id AND e.what = 'duplicates_found' ORDER BY 1) AS refs,
            ARRAY['resolve'] AS allowed,
            format('SELECT * FROM actionledger.resolve(%s, ''confirmed'', ''{"external_ref": "…"}'', ''how you know''); '
                   '-- or ''failed'', when you have evidence that it did not and will not happen', a.action_id) AS do
@@ -120,7 +127,7 @@ CREATE VIEW actionledger.attempts WITH (security_barrier) AS
            at.deadline
     FROM actionledger.attempt at JOIN actionledger.action a USING (action_id)
     WHERE actionledger._may_see(a.requested_by, a.owner);
-COMMENT ON VIEW actionledger.attempts IS 'Every send: when, how it ended, what that proves. sent is false only with proof; an open attempt has no verdict yet';
+COMMENT ON VIEW actionledger.attempts IS 'Every send and every lookup: when, how it ended, what that proves. sent is false only with proof; an open attempt has no verdict yet';
 
 CREATE VIEW actionledger.timeline WITH (security_barrier) AS
     SELECT x.action_id, x.at, x.what, x.status, x.by_whom, x.detail,
@@ -130,7 +137,7 @@ CREATE VIEW actionledger.timeline WITH (security_barrier) AS
                a.requested_by AS by_whom, a.summary AS detail, 0 AS kind, 0::bigint AS n, a.requested_by, a.owner
         FROM actionledger.action a
         UNION ALL
-        SELECT a.action_id, at.started_at, at.kind, 'submitted', 'dispatcher ' || at.incarnation,
+        SELECT a.action_id, at.started_at, at.kind, CASE at.kind WHEN 'send' THEN 'submitted'::actionledger.status END, 'dispatcher ' || at.incarnation,
                format('attempt %s', at.attempt), 1, at.attempt, a.requested_by, a.owner
         FROM actionledger.attempt at JOIN actionledger.action a USING (action_id)
         UNION ALL

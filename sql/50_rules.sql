@@ -7,15 +7,20 @@ CREATE FUNCTION actionledger._classify(ending text, prereqs int, head_complete b
 COMMENT ON FUNCTION actionledger._classify(text, int, bool, int, bool, bool, bool, bool, bool) IS 'What an attempt that ended like this proves';
 
 CREATE FUNCTION actionledger._decide(action_type text, known text, key_state text DEFAULT 'not_honoured', budget text DEFAULT 'open',
-        lookup text DEFAULT 'none', stop text DEFAULT 'no',
+        lookup text DEFAULT 'none', stop text DEFAULT 'no', resend bool DEFAULT false,
         OUT status text, OUT next_step text, OUT due text, OUT error_code text)
     RETURNS record LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_decide';
-COMMENT ON FUNCTION actionledger._decide(text, text, text, text, text, text) IS 'The state machine: what may happen next. key_state: not_honoured, open, passed; budget: open, used_up; lookup: none, open, used_up; stop: no, cancelled, expired';
+COMMENT ON FUNCTION actionledger._decide(text, text, text, text, text, text, bool) IS 'The state machine: what may happen next. key_state: not_honoured, open, passed; budget: open, used_up; lookup: none, open, used_up; stop: no, cancelled, expired; resend: the tool allows one send more after a proved absence, and it has not been used';
 
 CREATE FUNCTION actionledger._fold(action_type text, known text, verdict text, transient bool DEFAULT false,
         conclusive bool DEFAULT false, ends_resending bool DEFAULT false)
     RETURNS text LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_fold';
 COMMENT ON FUNCTION actionledger._fold(text, text, text, bool, bool, bool) IS 'What all attempts prove together, after one more';
+
+CREATE FUNCTION actionledger._fold_lookup(action_type text, known text, finding text, authoritative bool DEFAULT false,
+        processed bool DEFAULT false, never_sent bool DEFAULT false)
+    RETURNS text LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_fold_lookup';
+COMMENT ON FUNCTION actionledger._fold_lookup(text, text, text, bool, bool, bool) IS 'What is known after a lookup. finding: nothing_sure, confirmed, rejected, rejected_transient, in_progress, none, several; processed: it began after the max processing time since the last send was over; never_sent: nothing was sent from here';
 
 CREATE FUNCTION actionledger._backoff(failures int, base interval, cap interval, unit float8)
     RETURNS interval LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_backoff';
@@ -37,7 +42,7 @@ CREATE FUNCTION actionledger._schema_validate(schema jsonb, value jsonb)
     RETURNS jsonb LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_schema_validate';
 COMMENT ON FUNCTION actionledger._schema_validate(jsonb, jsonb) IS 'Findings of a value against a JSON Schema';
 
-REVOKE ALL ON FUNCTION actionledger._classify(text, int, bool, int, bool, bool, bool, bool, bool), actionledger._decide(text, text, text, text, text, text),
+REVOKE ALL ON FUNCTION actionledger._classify(text, int, bool, int, bool, bool, bool, bool, bool), actionledger._decide(text, text, text, text, text, text, bool), actionledger._fold_lookup(text, text, text, bool, bool, bool),
     actionledger._fold(text, text, text, bool, bool, bool), actionledger._backoff(int, interval, interval, float8), actionledger._retry_after(text, timestamptz), actionledger._canonical(jsonb),
     actionledger._schema_check(jsonb), actionledger._schema_validate(jsonb, jsonb)
     FROM PUBLIC;

@@ -4,38 +4,42 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/jsonpath.h"
-#include "utils/memutils.h"
 #include "utils/numeric.h"
-#include "utils/resowner.h"
 
 #include "answer.h"
+#include "session.h"
 
 static bool needs_body(const AlTool *tool, const AlWireResult *result);
-static void read_guarded(const AlTool *tool, const AlWireResult *result, AlAnswer *answer);
-static void read_body(const AlTool *tool, const AlWireResult *result, AlAnswer *answer);
-static void choose_rule(const AlTool *tool, const AlWireResult *result, const Datum *document, AlAnswer *answer);
+static void read_body(void *arg);
 static bool rule_fits(const AlRule *rule, const AlWireResult *result);
 static bool condition_holds(const char *path, Datum document);
-static Jsonb *first_match(Datum document, const char *path);
 static char *scalar_text(Jsonb *value);
 
-/* Reads an answer. */
+/* What a reading takes and fills. */
+typedef struct Reading
+{
+	const AlTool *tool;
+	const AlWireResult *result;
+	AlAnswer   *answer;
+} Reading;
+
+/* Reads an answer; a body that cannot be read is like none. */
 void
 al_answer_read(const AlTool *tool, const AlWireResult *result, AlAnswer *answer)
 {
 	memset(answer, 0, sizeof(*answer));
 	if (!result->head.complete)
 		return;
-	if (needs_body(tool, result) && result->body_len > 0 && memchr(result->body, '\0', result->body_len) == NULL)
-		read_guarded(tool, result, answer);
-	else
-		choose_rule(tool, result, NULL, answer);
+	if (needs_body(tool, result) && result->body_len > 0 &&
+		al_session_try(read_body, &(Reading) {tool, result, answer}))
+		return;
+	memset(answer, 0, sizeof(*answer));
+	al_answer_choose(tool->def->outcome, result, NULL, answer);
 }
 
 /* Tells whether anything is to be read out of the body. */
@@ -56,68 +60,64 @@ needs_body(const AlTool *tool, const AlWireResult *result)
 	return false;
 }
 
-/* Reads the body in a subtransaction; a body that cannot be read is like none. */
+/* Reads the body, raising for what cannot be read. */
 static void
-read_guarded(const AlTool *tool, const AlWireResult *result, AlAnswer *answer)
+read_body(void *arg)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-
-	BeginInternalSubTransaction(NULL);
-	PG_TRY();
-	{
-		MemoryContextSwitchTo(context);
-		read_body(tool, result, answer);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		memset(answer, 0, sizeof(*answer));
-		choose_rule(tool, result, NULL, answer);
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-}
-
-/* Does the same, raising for what cannot be read. */
-static void
-read_body(const AlTool *tool, const AlWireResult *result, AlAnswer *answer)
-{
-	char	   *text = pnstrdup((const char *) result->body, result->body_len);
+	Reading    *reading = arg;
 	Datum		document;
-	Jsonb	   *match;
 
-	if (!pg_verify_mbstr(PG_UTF8, text, (int) result->body_len, true))
+	if (!al_answer_document(reading->result, &document))
 	{
-		choose_rule(tool, result, NULL, answer);
+		al_answer_choose(reading->tool->def->outcome, reading->result, NULL, reading->answer);
 		return;
 	}
+	al_answer_choose(reading->tool->def->outcome, reading->result,
+					 reading->result->evidence.framing_complete ? &document : NULL, reading->answer);
+	al_answer_extract(reading->tool, document, reading->answer);
+}
+
+/* Makes a document of a body; false when it is no text of one. */
+bool
+al_answer_document(const AlWireResult *result, Datum *document)
+{
+	char	   *text;
+
+	if (result->body_len == 0 || memchr(result->body, '\0', result->body_len) != NULL)
+		return false;
+	text = pnstrdup((const char *) result->body, result->body_len);
+	if (!pg_verify_mbstr(PG_UTF8, text, (int) result->body_len, true))
+		return false;
 	text = pg_any_to_server(text, (int) result->body_len, PG_UTF8);
-	document = DirectFunctionCall1(jsonb_in, CStringGetDatum(text));
-	choose_rule(tool, result, result->evidence.framing_complete ? &document : NULL, answer);
+	*document = DirectFunctionCall1(jsonb_in, CStringGetDatum(text));
+	return true;
+}
+
+/* Takes reference and result out of a document. */
+void
+al_answer_extract(const AlTool *tool, Datum document, AlAnswer *answer)
+{
+	Jsonb	   *match;
+
 	if (tool->def->external_ref != NULL &&
-		(match = first_match(document, tool->def->external_ref)) != NULL)
+		(match = al_answer_first(document, tool->def->external_ref, NULL)) != NULL)
 	{
 		answer->external_ref = scalar_text(match);
 		if (answer->external_ref != NULL && answer->external_ref[0] == '\0')
 			answer->external_ref = NULL;
 	}
 	if (tool->def->result != NULL &&
-		(match = first_match(document, tool->def->result)) != NULL)
+		(match = al_answer_first(document, tool->def->result, NULL)) != NULL)
 		answer->result = JsonbPGetDatum(match);
 }
 
 /* Finds the first rule that holds; document is NULL when the body cannot be judged. */
-static void
-choose_rule(const AlTool *tool, const AlWireResult *result, const Datum *document, AlAnswer *answer)
+void
+al_answer_choose(List *rules, const AlWireResult *result, const Datum *document, AlAnswer *answer)
 {
 	ListCell   *cell;
 
-	foreach(cell, tool->def->outcome)
+	foreach(cell, rules)
 	{
 		AlRule	   *rule = lfirst(cell);
 
@@ -138,6 +138,14 @@ choose_rule(const AlTool *tool, const AlWireResult *result, const Datum *documen
 	}
 }
 
+/* Tells whether all conditions of a rule hold; one on a body that cannot be judged does not. */
+bool
+al_answer_fits(const AlRule *rule, const AlWireResult *result, const Datum *document)
+{
+	return rule_fits(rule, result) &&
+		(rule->condition == NULL || (document != NULL && condition_holds(rule->condition, *document)));
+}
+
 /* Tells whether status and header are those of a rule. */
 static bool
 rule_fits(const AlRule *rule, const AlWireResult *result)
@@ -156,7 +164,7 @@ rule_fits(const AlRule *rule, const AlWireResult *result)
 static bool
 condition_holds(const char *path, Datum document)
 {
-	Jsonb	   *match = first_match(document, path);
+	Jsonb	   *match = al_answer_first(document, path, NULL);
 	JsonbValue	scalar;
 
 	if (match == NULL)
@@ -169,8 +177,8 @@ condition_holds(const char *path, Datum document)
 }
 
 /* Finds the first item that a path selects, NULL for none. */
-static Jsonb *
-first_match(Datum document, const char *path)
+Jsonb *
+al_answer_first(Datum document, const char *path, Jsonb *vars)
 {
 	LOCAL_FCINFO(call, 4);
 	Datum		match;
@@ -178,7 +186,7 @@ first_match(Datum document, const char *path)
 	InitFunctionCallInfoData(*call, NULL, 4, InvalidOid, NULL, NULL);
 	call->args[0].value = document;
 	call->args[1].value = DirectFunctionCall1(jsonpath_in, CStringGetDatum(path));
-	call->args[2].value = DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
+	call->args[2].value = vars ? JsonbPGetDatum(vars) : DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
 	call->args[3].value = BoolGetDatum(true);
 	for (int i = 0; i < 4; i++)
 		call->args[i].isnull = false;

@@ -31,4 +31,15 @@ typedef struct AlAnswer
  */
 extern void al_answer_read(const AlTool *tool, const AlWireResult *result, AlAnswer *answer);
 
+/*
+ * The pieces of that, for a reader who guards them: they raise for what cannot
+ * be read.  A document is NULL where there is none to be judged; vars are the
+ * variables of a path, or NULL.
+ */
+extern bool al_answer_document(const AlWireResult *result, Datum *document);
+extern void al_answer_choose(List *rules, const AlWireResult *result, const Datum *document, AlAnswer *answer);
+extern void al_answer_extract(const AlTool *tool, Datum document, AlAnswer *answer);
+extern bool al_answer_fits(const AlRule *rule, const AlWireResult *result, const Datum *document);
+extern Jsonb *al_answer_first(Datum document, const char *path, Jsonb *vars);
+
 #endif							/* AL_ANSWER_H */

@@ -15,8 +15,9 @@
 #include "authority.h"
 #include "claim.h"
 #include "clock.h"
-#include "rebase.h"
+#include "lookup.h"
 #include "pause.h"
+#include "rebase.h"
 #include "secrets.h"
 #include "settings.h"
 #include "words.h"
@@ -46,14 +47,18 @@ static int	share_lots(AlDispatcher *dispatcher, AlLot *lots, int n, TimestampTz 
 static void give_back_held_time(Draft *draft, AlDueAction *action, AlLane *lane);
 static bool is_held(Draft *draft, const AlDueAction *action);
 static bool consider(Draft *draft, AlDueAction *action, AlLane *lane);
-static void move_on(Draft *draft, const AlDueAction *action, AlTool *tool, const AlDecision *decision);
+static bool look(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, char **why);
+static void move_on(Draft *draft, const AlDueAction *action, AlTool *tool, const AlDecision *decision, const char *unseen);
 static void block(Draft *draft, const AlDueAction *action, const char *code, char *message);
 static void add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List *headers);
-static AlFlight *new_flight(AlLane *lane, const AlTool *tool);
+static void add_lookup(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, const AlRendered *rendered, List *headers);
+static AlClaimed *add_attempt(Draft *draft, AlDueAction *action, AlLane *lane, const AlTool *tool, List *headers, bool lookup);
+static AlFlight *new_flight(AlLane *lane, const AlTool *tool, bool lookup);
+static char *keep_rules(AlFlight *flight, char *at, const List *rules);
 static char *keep_header(AlFlight *flight, char *at, const char *name);
-static List *request_headers(Draft *draft, const AlDueAction *action, char **missing);
+static List *request_headers(Draft *draft, const AlStanding *standing, const char *frozen, char **missing);
 static char *trace_parent(const pg_uuid_t *namespace_id, int64 action_id);
-static bool same_origin(const char *url, const char *origin);
+static void read_particulars(AlDueAction *actions, int n);
 static void advance_lanes(AlDispatcher *dispatcher, const AlLot *lots, int n_lots,
 						  const AlDueAction *actions, int n, TimestampTz now);
 
@@ -87,6 +92,7 @@ al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
 	draft.moves = palloc0(n * sizeof(AlMove));
 	draft.events = palloc0(n * sizeof(AlEvent));
 	draft.held = palloc(n * sizeof(int64));
+	read_particulars(actions, n);
 	for (int priority = 1; priority >= -1; priority--)
 		consider_priority(&draft, actions, n, priority);
 	marks = palloc(n * sizeof(AlMark));
@@ -98,6 +104,31 @@ al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
 	al_ledger_park(draft.held, draft.n_held);
 	al_ledger_event(draft.events, draft.n_events, dispatcher->incarnation);
 	AL_FAULT_ERROR("mark_written");
+}
+
+/* Reads what the lookups among the due actions need, when there are any. */
+static void
+read_particulars(AlDueAction *actions, int n)
+{
+	int64	   *ids = palloc(n * sizeof(int64));
+	AlParticulars *particulars;
+	int			n_lookups = 0;
+	int			found;
+	int			next = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (actions[i].looks)
+			ids[n_lookups++] = actions[i].standing.action_id;
+	}
+	if (n_lookups == 0)
+		return;
+	found = al_ledger_particulars(ids, n_lookups, &particulars);
+	for (int i = 0; i < n && next < found; i++)
+	{
+		if (actions[i].looks && actions[i].standing.action_id == particulars[next].action_id)
+			actions[i].particulars = &particulars[next++];
+	}
 }
 
 /* Decides about the due actions of one priority; what finds no room is left where it is. */
@@ -149,7 +180,7 @@ static void
 give_back_held_time(Draft *draft, AlDueAction *action, AlLane *lane)
 {
 	AlTool	   *tool = al_registry_tool_guarded(action->standing.tool_id);
-	bool		read_only = tool != NULL && tool->def->type == AL_TYPE_READ_ONLY;
+	bool		read_only = action->looks || (tool != NULL && tool->def->type == AL_TYPE_READ_ONLY);
 	int64		held_us = al_lane_held_us(&draft->dispatcher->lanes, lane, action->standing.tool_id, read_only,
 										  action->next_at, draft->now);
 
@@ -157,6 +188,8 @@ give_back_held_time(Draft *draft, AlDueAction *action, AlLane *lane)
 		action->standing.window_ends_at += held_us;
 	if (action->standing.expires_at != 0)
 		action->standing.expires_at += held_us;
+	if (action->standing.lookup_ends_at != 0)
+		action->standing.lookup_ends_at += held_us;
 }
 
 /* Tells whether a pause keeps a due action from what would happen to it next. */
@@ -186,10 +219,12 @@ al_claim_send(AlDispatcher *dispatcher, AlClaim *claim, bool gate_open)
 		{
 			al_lane_begin(claimed->lane);
 			al_wire_send(dispatcher->wire, &claimed->request);
+			if (claimed->mark.lookup)
+				(void) AL_FAULT_POINT("lookup_sent");
 		}
 		else
 		{
-			al_turn_queue(dispatcher, &claimed->action->standing, claimed->mark.attempt, AL_END_GATE_CLOSED);
+			al_turn_queue(dispatcher, &claimed->action->standing, claimed->mark.attempt, claimed->mark.lookup, AL_END_GATE_CLOSED);
 			pfree(claimed->flight);
 		}
 		for (int h = 0; h < claimed->request.n_headers; h++)
@@ -221,6 +256,7 @@ consider(Draft *draft, AlDueAction *action, AlLane *lane)
 {
 	AlTool	   *tool = al_registry_tool_guarded(action->standing.tool_id);
 	char	   *missing = NULL;
+	char	   *unseen = NULL;
 	AlDecision	decision;
 	List	   *headers;
 
@@ -230,14 +266,25 @@ consider(Draft *draft, AlDueAction *action, AlLane *lane)
 		return true;
 	}
 	decision = al_judge_due(&action->standing, tool, draft->now);
+	if (decision.step == AL_STEP_LOOKUP && action->looks)
+	{
+		if (look(draft, action, lane, tool, &unseen))
+			return true;
+		decision = al_judge_due_unseen(&action->standing, tool, draft->now);
+		if (decision.step == AL_STEP_RESEND && tool->pause != NULL && tool->pause->sends)
+		{
+			draft->held[draft->n_held++] = action->standing.action_id;
+			return true;
+		}
+	}
 	if (decision.step != AL_STEP_SEND && decision.step != AL_STEP_RESEND)
 	{
-		move_on(draft, action, tool, &decision);
+		move_on(draft, action, tool, &decision, unseen);
 		return true;
 	}
 	if (tool->dropped)
 		block(draft, action, "tool_dropped", pstrdup("the tool was dropped"));
-	else if (!same_origin(action->url, tool->service->def->origin))
+	else if (!al_lookup_same_origin(action->url, tool->service->def->origin))
 		block(draft, action, "foreign_origin",
 			  psprintf("the request was prepared for another origin than %s, where the service is now", tool->service->def->origin));
 	else if (!al_registry_may_perform(tool, get_role_oid(action->requested_by, true)))
@@ -248,22 +295,47 @@ consider(Draft *draft, AlDueAction *action, AlLane *lane)
 		lane->unproven_wait = true;
 		return false;
 	}
-	else if ((headers = request_headers(draft, action, &missing)) == NIL)
+	else if ((headers = request_headers(draft, &action->standing, action->headers, &missing)) == NIL)
 		block(draft, action, "secret_missing", psprintf("secret \"%s\" is missing or unusable: set it with set_secret or as a file, then retry", missing));
 	else
 		add_claimed(draft, action, lane, tool, headers);
 	return true;
 }
 
-/* Moves an action to where the state machine says, without a send. */
+/* Claims an action for a lookup; false, with the reason, when it cannot be looked up. */
+static bool
+look(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, char **why)
+{
+	AlRendered *rendered;
+	char	   *missing = NULL;
+	List	   *headers;
+
+	*why = pstrdup("its row cannot be read");
+	if (action->particulars == NULL)
+		return false;
+	rendered = al_lookup_render(tool, action->particulars, action->url, why);
+	if (rendered == NULL)
+		return false;
+	headers = request_headers(draft, &action->standing, rendered->headers, &missing);
+	if (headers == NIL)
+	{
+		*why = psprintf("secret \"%s\" is missing or unusable", missing);
+		return false;
+	}
+	add_lookup(draft, action, lane, tool, rendered, headers);
+	return true;
+}
+
+/* Moves an action to where the state machine says, without a send; unseen: why it cannot be looked up. */
 static void
-move_on(Draft *draft, const AlDueAction *action, AlTool *tool, const AlDecision *decision)
+move_on(Draft *draft, const AlDueAction *action, AlTool *tool, const AlDecision *decision, const char *unseen)
 {
 	AlMove	   *move = &draft->moves[draft->n_moves++];
 
 	al_judge_move(&action->standing, tool, decision, draft->now, move);
-	move->error_message = al_words_decision(decision, action->standing.sends);
-	if (decision->status != action->standing.status)
+	move->error_message = unseen ? al_words_unseen(decision, action->standing.sends, unseen)
+		: al_words_decision(decision, action->standing.sends);
+	if (decision->status != action->standing.status || unseen)
 	{
 		AlEvent    *event = &draft->events[draft->n_events++];
 
@@ -296,62 +368,30 @@ block(Draft *draft, const AlDueAction *action, const char *code, char *message)
 static void
 add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List *headers)
 {
-	AlClaimed  *claimed = &draft->claim->claimed[draft->claim->n++];
 	const AlStanding *standing = &action->standing;
-	const AlServiceDef *service = tool->service->def;
 	const AlIdempotency *key = tool->idempotency;
-	AlWireRequest *request = &claimed->request;
 	bool		unproven = !al_registry_resendable(tool, standing->key_place);
-	const char **lines = palloc(list_length(headers) * sizeof(char *));
-	ListCell   *cell;
+	AlClaimed  *claimed = add_attempt(draft, action, lane, tool, headers, false);
+	AlWireRequest *request = &claimed->request;
+	AlMark	   *mark = &claimed->mark;
+	AlStanding *after = &claimed->flight->standing;
 
-	claimed->action = action;
-	claimed->lane = lane;
-	lane->taken++;
-	claimed->flight = new_flight(lane, tool);
-	claimed->mark.action_id = standing->action_id;
-	claimed->mark.attempt = standing->attempts + 1;
-	claimed->mark.deadline = TimestampTzPlusMilliseconds(draft->now, tool->def->timeout_ms);
-	claimed->mark.window_ends_at = standing->window_ends_at ? standing->window_ends_at
+	mark->window_ends_at = standing->window_ends_at ? standing->window_ends_at
 		: TimestampTzPlusMilliseconds(draft->now, tool->def->window_ms);
-	claimed->mark.expires_at = standing->expires_at;
-	claimed->mark.key_ends_at = (standing->key_ends_at || !al_registry_key_counts(tool, standing->key_place)) ? standing->key_ends_at
+	mark->key_ends_at = (standing->key_ends_at || !al_registry_key_counts(tool, standing->key_place)) ? standing->key_ends_at
 		: TimestampTzPlusMilliseconds(draft->now, key->window_ms - key->margin_ms);
+	after->status = AL_STATUS_SUBMITTED;
+	after->sends++;
+	after->last_sent_at = draft->now;
+	after->window_ends_at = mark->window_ends_at;
+	after->key_ends_at = mark->key_ends_at;
 
-	claimed->flight->clock = al_clock_shifted();
-	claimed->flight->standing = *standing;
-	if (standing->key_place != NULL)
-		claimed->flight->standing.key_place =
-			strlcpy(claimed->flight->key_place, standing->key_place, sizeof(claimed->flight->key_place)) < sizeof(claimed->flight->key_place)
-			? claimed->flight->key_place : NULL;
-	claimed->flight->standing.status = AL_STATUS_SUBMITTED;
-	claimed->flight->standing.attempts++;
-	claimed->flight->standing.sends++;
-	claimed->flight->standing.claimed_by = draft->dispatcher->incarnation;
-	claimed->flight->standing.last_sent_at = draft->now;
-	claimed->flight->standing.window_ends_at = claimed->mark.window_ends_at;
-	claimed->flight->standing.key_ends_at = claimed->mark.key_ends_at;
-
-	foreach(cell, headers)
-		lines[foreach_current_index(cell)] = lfirst(cell);
-	request->tag = (uint64) (uintptr_t) claimed->flight;
 	request->method = action->method;
 	request->url = action->url;
-	request->headers = lines;
-	request->n_headers = list_length(headers);
 	request->body = action->body ? VARDATA_ANY(action->body) : NULL;
 	request->body_len = action->body ? VARSIZE_ANY_EXHDR(action->body) : 0;
-	request->timeout_ms = tool->def->timeout_ms;
-	request->connect_timeout_ms = tool->def->connect_timeout_ms;
 	/* What a kept connection has swallowed is not tried on the next one of them. */
 	request->fresh = unproven || standing->known == AL_KNOWN_UNKNOWN;
-	request->allow_http = service->plain_http;
-	request->allow_private = service->allow_private;
-	request->ca_file = service->ca_file;
-	request->client_cert = service->client_cert;
-	request->client_key = service->client_key;
-	request->max_body = (size_t) al_max_response_size * 1024;
-	request->keep_headers = claimed->flight->keep;
 	if (unproven)
 	{
 		request->unsent = &lane->unsent;
@@ -359,27 +399,115 @@ add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List 
 	}
 }
 
+/* Adds an action that will be looked up. */
+static void
+add_lookup(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, const AlRendered *rendered, List *headers)
+{
+	const AlStanding *standing = &action->standing;
+	AlClaimed  *claimed = add_attempt(draft, action, lane, tool, headers, true);
+
+	claimed->mark.lookup = true;
+	claimed->mark.window_ends_at = standing->window_ends_at;
+	claimed->mark.key_ends_at = standing->key_ends_at;
+	claimed->mark.lookup_ends_at = standing->lookup_ends_at ? standing->lookup_ends_at
+		: TimestampTzPlusMilliseconds(draft->now, tool->def->lookup->window_ms);
+	claimed->flight->standing.lookups++;
+	claimed->flight->standing.lookup_ends_at = claimed->mark.lookup_ends_at;
+
+	claimed->request.method = tool->def->lookup->request->method;
+	claimed->request.url = rendered->url;
+	claimed->request.fresh = standing->lookups > standing->lookups_before;
+}
+
+/* Adds what sends and lookups have in common. */
+static AlClaimed *
+add_attempt(Draft *draft, AlDueAction *action, AlLane *lane, const AlTool *tool, List *headers, bool lookup)
+{
+	AlClaimed  *claimed = &draft->claim->claimed[draft->claim->n++];
+	const AlStanding *standing = &action->standing;
+	const AlServiceDef *service = tool->service->def;
+	const char **lines = palloc(list_length(headers) * sizeof(char *));
+	AlWireRequest *request = &claimed->request;
+	AlFlight   *flight;
+	ListCell   *cell;
+
+	claimed->action = action;
+	claimed->lane = lane;
+	lane->taken++;
+	claimed->flight = flight = new_flight(lane, tool, lookup);
+	claimed->mark.action_id = standing->action_id;
+	claimed->mark.attempt = standing->attempts + 1;
+	claimed->mark.deadline = TimestampTzPlusMilliseconds(draft->now, tool->def->timeout_ms);
+	claimed->mark.expires_at = standing->expires_at;
+	claimed->mark.lookup_ends_at = standing->lookup_ends_at;
+
+	flight->lookup = lookup;
+	flight->started_at = draft->now;
+	flight->clock = al_clock_shifted();
+	flight->standing = *standing;
+	if (standing->key_place != NULL)
+		flight->standing.key_place =
+			strlcpy(flight->key_place, standing->key_place, sizeof(flight->key_place)) < sizeof(flight->key_place)
+			? flight->key_place : NULL;
+	flight->standing.attempts++;
+	flight->standing.claimed_by = draft->dispatcher->incarnation;
+
+	foreach(cell, headers)
+		lines[foreach_current_index(cell)] = lfirst(cell);
+	request->tag = (uint64) (uintptr_t) flight;
+	request->headers = lines;
+	request->n_headers = list_length(headers);
+	request->timeout_ms = tool->def->timeout_ms;
+	request->connect_timeout_ms = tool->def->connect_timeout_ms;
+	request->allow_http = service->plain_http;
+	request->allow_private = service->allow_private;
+	request->ca_file = service->ca_file;
+	request->client_cert = service->client_cert;
+	request->client_key = service->client_key;
+	request->max_body = (size_t) al_max_response_size * 1024;
+	request->keep_headers = flight->keep;
+	return claimed;
+}
+
 /* Makes the memory of a request under way, which outlives the turn. */
 static AlFlight *
-new_flight(AlLane *lane, const AlTool *tool)
+new_flight(AlLane *lane, const AlTool *tool, bool lookup)
 {
 	AlFlight   *flight = MemoryContextAllocZero(TopMemoryContext, sizeof(AlFlight));
+	const AlLookupDef *def = tool->def->lookup;
 	char	   *end = flight->names;
-	ListCell   *cell;
 
 	flight->lane = lane;
 	for (int n = 0; kept_headers[n] != NULL; n++)
 		flight->keep[n] = kept_headers[n];
-	if (tool->idempotency->replay_header != NULL)
-		end = keep_header(flight, end, tool->idempotency->replay_header);
-	foreach(cell, tool->def->outcome)
+	if (!lookup)
+	{
+		if (tool->idempotency->replay_header != NULL)
+			end = keep_header(flight, end, tool->idempotency->replay_header);
+		(void) keep_rules(flight, end, tool->def->outcome);
+		return flight;
+	}
+	end = keep_header(flight, end, "link");
+	if (def->absent != NULL && def->absent->header != NULL)
+		end = keep_header(flight, end, def->absent->header);
+	(void) keep_rules(flight, end, def->has_outcome ? def->outcome : tool->def->outcome);
+	return flight;
+}
+
+/* Adds the headers that rules name. */
+static char *
+keep_rules(AlFlight *flight, char *at, const List *rules)
+{
+	ListCell   *cell;
+
+	foreach(cell, rules)
 	{
 		AlRule	   *rule = lfirst(cell);
 
 		if (rule->header != NULL)
-			end = keep_header(flight, end, rule->header);
+			at = keep_header(flight, at, rule->header);
 	}
-	return flight;
+	return at;
 }
 
 /* Adds a header's name to those that are kept; returns where the next one goes. */
@@ -407,10 +535,10 @@ keep_header(AlFlight *flight, char *at, const char *name)
  * ours.  NIL, with the name in *missing, when a secret cannot be had.
  */
 static List *
-request_headers(Draft *draft, const AlDueAction *action, char **missing)
+request_headers(Draft *draft, const AlStanding *standing, const char *frozen, char **missing)
 {
 	const pg_uuid_t *namespace_id = &draft->dispatcher->namespace_id;
-	char	   *rest = pstrdup(action->headers);
+	char	   *rest = pstrdup(frozen);
 	char	   *line;
 	List	   *lines = NIL;
 
@@ -428,9 +556,9 @@ request_headers(Draft *draft, const AlDueAction *action, char **missing)
 		}
 		lines = lappend(lines, resolved);
 	}
-	lines = lappend(lines, psprintf("Actionledger-Action: %s/" INT64_FORMAT, draft->ledger, action->standing.action_id));
-	lines = lappend(lines, psprintf("Actionledger-Attempt: %d", action->standing.attempts + 1));
-	lines = lappend(lines, trace_parent(namespace_id, action->standing.action_id));
+	lines = lappend(lines, psprintf("Actionledger-Action: %s/" INT64_FORMAT, draft->ledger, standing->action_id));
+	lines = lappend(lines, psprintf("Actionledger-Attempt: %d", standing->attempts + 1));
+	lines = lappend(lines, trace_parent(namespace_id, standing->action_id));
 	return lines;
 }
 
@@ -444,24 +572,6 @@ trace_parent(const pg_uuid_t *namespace_id, int64 action_id)
 	return psprintf("traceparent: 00-%016llx%016llx-%016llx-01", (unsigned long long) trace,
 					(unsigned long long) action_id,
 					(unsigned long long) (pg_prng_uint64(&pg_global_prng_state) | 1));
-}
-
-/* Tells whether a frozen URL goes to an origin (scheme://host:port, port always there). */
-static bool
-same_origin(const char *url, const char *origin)
-{
-	const char *authority = strstr(url, "://");
-	const char *end;
-	char	   *normal;
-	bool		https = pg_strncasecmp(url, "https:", 6) == 0;
-
-	if (authority == NULL)
-		return false;
-	end = authority + 3 + strcspn(authority + 3, "/?#");
-	normal = pnstrdup(url, end - url);
-	if (strchr(strrchr(normal, ']') ? strrchr(normal, ']') : normal + (authority - url) + 3, ':') == NULL)
-		normal = psprintf("%s:%d", normal, https ? 443 : 80);
-	return pg_strcasecmp(normal, origin) == 0;
 }
 
 /* Moves the watermarks of the lanes that were looked at. */

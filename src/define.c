@@ -462,7 +462,7 @@ readiness(const char *name)
 {
 	AlTool	   *tool = al_registry_tool(name);
 
-	if (tool == NULL || al_registry_resendable(tool, al_registry_key_place(tool)))
+	if (tool == NULL || tool->def->lookup != NULL || al_registry_resendable(tool, al_registry_key_place(tool)))
 		return "ready";
 	if (tool->def->type == AL_TYPE_IRREVERSIBLE)
 		return "ready; an unknown outcome is never sent again and waits for a person: irreversible";

@@ -64,6 +64,28 @@ typedef struct AlRule
 	char	   *category;
 } AlRule;
 
+/*
+ * How the outcome of an action is looked up at the destination.  Where a list
+ * shows everything that was done (authoritative), not to be in it is absence;
+ * where one object is asked for, an answer that fits absent is.
+ */
+typedef struct AlLookupDef
+{
+	char	   *path;			/* URI template after the base URL; NULL: the Location of an answer */
+	char	   *match;			/* jsonpath that selects the objects of this action */
+	char	   *list;			/* strict jsonpath of the array that it selects from; NULL: not from one */
+	char	   *more;			/* jsonpath: there are more pages; NULL: none says so */
+	List	   *outcome;		/* of AlRule *, on a matched object; the tool's own where has_outcome is false */
+	bool		has_outcome;
+	int64		every_ms;		/* the first delay between lookups; default 10 s */
+	int			attempts;		/* default 10 */
+	int64		window_ms;		/* from the first lookup to the last; default 24 h */
+	bool		authoritative;
+	AlRule	   *absent;			/* the answer that means absence; NULL: none does */
+	bool		resend;			/* one send more after a proved absence */
+	struct AlToolDef *request;	/* what renders it: the tool with this path and no body */
+} AlLookupDef;
+
 typedef struct AlServiceDef
 {
 	char	   *base_url;		/* normalised, without trailing slash */
@@ -107,6 +129,7 @@ typedef struct AlToolDef
 	char	   *external_ref;	/* jsonpath, or NULL */
 	char	   *result;			/* jsonpath, or NULL */
 	List	   *outcome;		/* of AlRule * */
+	AlLookupDef *lookup;		/* NULL: none */
 	int64		timeout_ms;		/* default 30 s */
 	int64		connect_timeout_ms; /* default 5 s, never more than timeout */
 	int64		max_processing_ms;	/* default 10 * timeout, at least 60 s */

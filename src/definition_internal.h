@@ -48,6 +48,21 @@ extern char *al_definition_jsonpath(AlPlace place, const JsonbValue *value);
 /* Read a tool's outcome rules; target is its AlToolDef. */
 extern void al_definition_outcome(AlPlace place, const JsonbValue *value, void *target);
 
+/* Read an array of outcome rules. */
+extern List *al_definition_rules(AlPlace place, const JsonbValue *value);
+
+/* Read an object that tells answers apart: status, header and if, without a verdict. */
+extern AlRule *al_definition_condition(AlPlace place, const JsonbValue *value);
+
+/* Read "METHOD /path" with one space between. */
+extern void al_definition_request(AlPlace place, const char *request, char **method, char **path);
+
+/* Read a tool's lookup; target is its AlToolDef. */
+extern void al_definition_lookup(AlPlace place, const JsonbValue *value, void *target);
+
+/* Check what a lookup says together with the rest of its tool, which is all read by now. */
+extern void al_definition_settle_lookup(AlPlace place, AlToolDef *tool);
+
 /* Printable ASCII, space included. */
 extern bool al_definition_is_printable(const char *text);
 

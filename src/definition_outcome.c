@@ -38,10 +38,24 @@ static const AlOption RULE_OPTIONS[] = {
 	AL_OPTION_END
 };
 
+/* What tells answers apart without saying what they prove. */
+static const AlOption CONDITION_OPTIONS[] = {
+	AL_OPTION_READ_BY("status", read_status),
+	AL_OPTION_READ_BY("header", read_header),
+	AL_OPTION_READ_BY("if", read_condition),
+	AL_OPTION_END
+};
+
 void
 al_definition_outcome(AlPlace place, const JsonbValue *value, void *target)
 {
-	AlToolDef  *tool = target;
+	((AlToolDef *) target)->outcome = al_definition_rules(place, value);
+}
+
+List *
+al_definition_rules(AlPlace place, const JsonbValue *value)
+{
+	List	   *rules = NIL;
 	int			n;
 
 	if (!al_option_is_array(value))
@@ -57,9 +71,19 @@ al_definition_outcome(AlPlace place, const JsonbValue *value, void *target)
 
 		al_option_read(here, getIthJsonbValueFromContainer(value->val.binary.data, i), RULE_OPTIONS, &reader);
 		check_rule(here, &reader.rule, reader.has_verdict);
-		tool->outcome = lappend(tool->outcome, memcpy(palloc(sizeof(AlRule)), &reader.rule, sizeof(AlRule)));
+		rules = lappend(rules, memcpy(palloc(sizeof(AlRule)), &reader.rule, sizeof(AlRule)));
 	}
-	check_header_count(place, tool->outcome);
+	check_header_count(place, rules);
+	return rules;
+}
+
+AlRule *
+al_definition_condition(AlPlace place, const JsonbValue *value)
+{
+	RuleReader	reader = {.rule = {.status_from = 100, .status_to = 599}};
+
+	al_option_read(place, value, CONDITION_OPTIONS, &reader);
+	return memcpy(palloc(sizeof(AlRule)), &reader.rule, sizeof(AlRule));
 }
 
 char *

@@ -51,6 +51,7 @@ static const AlOption TOOL_OPTIONS[] = {
 	AL_OPTION_READ_BY("result", read_result),
 	AL_OPTION_DURATION_AT("max_processing", AlToolDef, max_processing_ms, 0, 30 * AL_DAY_MS),
 	AL_OPTION_READ_BY("retry", read_retry),
+	AL_OPTION_READ_BY("lookup", al_definition_lookup),
 	AL_OPTION_DURATION_AT("expires_after", AlToolDef, expires_after_ms, AL_SECOND_MS, 400 * AL_DAY_MS),
 	AL_OPTION_READ_BY("sensitive", read_sensitive),
 	AL_OPTION_READ_BY("idempotency", read_idempotency),
@@ -58,7 +59,6 @@ static const AlOption TOOL_OPTIONS[] = {
 	AL_OPTION_NOT_YET("check_function"),
 	AL_OPTION_NOT_YET("compensation"),
 	AL_OPTION_NOT_YET("handlers"),
-	AL_OPTION_NOT_YET("lookup"),
 	AL_OPTION_NOT_YET("ordering_key"),
 	AL_OPTION_NOT_YET("per_run"),
 	AL_OPTION_END
@@ -72,7 +72,6 @@ static const AlOption RETRY_OPTIONS[] = {
 	AL_OPTION_END
 };
 
-static void read_request(AlPlace place, const char *request, AlToolDef *tool);
 static void settle_body(AlPlace place, AlToolDef *tool);
 static void settle_times(AlPlace place, AlToolDef *tool);
 static void set_template(AlPlace place, const JsonbValue *value, AlBodyKind kind, AlToolDef *tool);
@@ -90,7 +89,7 @@ al_tool_parse(const char *name, const char *request, const char *action_type,
 
 	al_definition_check_name(place);
 	tool->name = pstrdup(name);
-	read_request(al_place_member(place, "request"), request, tool);
+	al_definition_request(al_place_member(place, "request"), request, &tool->method, &tool->path);
 	if (!al_type_parse(action_type, &tool->type))
 		al_definition_error(al_place_member(place, "action_type"), NULL,
 							"one of %s, %s, %s and %s belongs here",
@@ -113,12 +112,13 @@ al_tool_parse(const char *name, const char *request, const char *action_type,
 	al_option_read(place, &root, TOOL_OPTIONS, tool);
 	settle_body(place, tool);
 	settle_times(place, tool);
+	al_definition_settle_lookup(al_place_member(place, "lookup"), tool);
 	return tool;
 }
 
 /* "METHOD /path" with one space between. */
-static void
-read_request(AlPlace place, const char *request, AlToolDef *tool)
+void
+al_definition_request(AlPlace place, const char *request, char **method, char **path)
 {
 	static const char *const methods[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", NULL};
 	const char *hint = "Write a request such as \"POST /v1/refunds\".";
@@ -126,15 +126,15 @@ read_request(AlPlace place, const char *request, AlToolDef *tool)
 
 	if (space == NULL)
 		al_definition_error(place, hint, "a method and a path with one space between belong here");
-	tool->method = pnstrdup(request, space - request);
-	tool->path = pstrdup(space + 1);
-	if (!is_one_of(tool->method, methods))
+	*method = pnstrdup(request, space - request);
+	*path = pstrdup(space + 1);
+	if (!is_one_of(*method, methods))
 		al_definition_error(place, hint, "the method is not one of GET, HEAD, POST, PUT, PATCH and DELETE");
-	if (tool->path[0] != '/')
+	if ((*path)[0] != '/')
 		al_definition_error(place, hint, "the path does not begin with \"/\"");
-	if (strlen(tool->path) > MAX_PATH)
+	if (strlen(*path) > MAX_PATH)
 		al_definition_error(place, hint, "the path is longer than %d bytes", MAX_PATH);
-	for (const char *c = tool->path; *c != '\0'; c++)
+	for (const char *c = *path; *c != '\0'; c++)
 	{
 		if ((unsigned char) *c <= 0x20 || *c == 0x7f)
 			al_definition_error(place, "Percent-encode it.", "the path has a space or a control character");

@@ -241,8 +241,9 @@ static bool
 queue_orphans(void)
 {
 	AlStanding *standings;
+	bool	   *lookups;
 	bool		others = false;
-	int			n = al_ledger_claimed(dispatcher.incarnation, dispatcher.index, dispatcher.count, &standings);
+	int			n = al_ledger_claimed(dispatcher.incarnation, dispatcher.index, dispatcher.count, &standings, &lookups);
 	int64		asked = 0;
 	bool		alive = false;
 
@@ -254,7 +255,7 @@ queue_orphans(void)
 		if (alive)
 			others = true;
 		else
-			al_turn_queue(&dispatcher, &standings[i], standings[i].attempts, AL_END_WORKER_LOST);
+			al_turn_queue(&dispatcher, &standings[i], standings[i].attempts, lookups[i], AL_END_WORKER_LOST);
 	}
 	if (dispatcher.n_ended > 0)
 		ereport(LOG,

@@ -10,19 +10,18 @@
 #include "utils/timestamp.h"
 
 #include "answer.h"
-#include "judge.h"
+#include "judge_internal.h"
 #include "rules/backoff.h"
 #include "words.h"
 
-static AlSituation situation_of(const AlStanding *standing, const AlTool *tool, AlKnown known, TimestampTz now);
-static TimestampTz due_time(const AlStanding *standing, const AlTool *tool, const AlDecision *decision,
-							int64 retry_after_s, TimestampTz now);
-static bool is_no_try(const AlEvidence *evidence, const AlOutcome *outcome);
+#define LOOKUP_CAP_MS INT64CONST(600000)	/* lookups are at most this far apart, or "every" where that is longer */
+
+static AlSituation situation_of(const AlStanding *standing, const AlTool *tool, const AlLookupDef *lookup, AlKnown known,
+								TimestampTz last_lookup_at, TimestampTz now);
+static TimestampTz lookup_time(const AlStanding *standing, const AlTool *tool, int64 retry_after_s, TimestampTz now);
 static AlOutcome rule_outcome(const AlRule *rule);
-static void fill_closing(const AlEnded *ended, const AlOutcome *outcome, int64 retry_after_s, bool bare, AlClosing *closing);
 static void keep_answer(const AlWireResult *result, AlClosing *closing);
 static bool answer_is_replay(const AlEnded *ended, const AlTool *tool);
-static int64 answer_retry_after(const AlEnded *ended);
 static AlStop stop_of(const AlStanding *standing, TimestampTz now);
 static void keep_late(const AlStanding *standing, const AlOutcome *outcome, const char *what, AlJudgement *out);
 
@@ -41,7 +40,7 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 	AlOutcome	rule;
 	AlOutcome	outcome;
 	AlDecision	decision;
-	int64		retry_after_s = answer_retry_after(ended);
+	int64		retry_after_s = al_judge_retry_after(ended);
 
 	memset(out, 0, sizeof(*out));
 	evidence.replayed = answer_is_replay(ended, tool);
@@ -55,7 +54,7 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 		context.rule = &rule;
 	}
 	outcome = al_classify(&evidence, &context);
-	fill_closing(ended, &outcome, retry_after_s, bare, &out->closing);
+	al_judge_closing(ended, &outcome, retry_after_s, bare, &out->closing);
 	if (!bare && outcome.verdict != AL_VERDICT_NOT_SENT)
 	{
 		out->closing.external_ref = answer.external_ref;
@@ -63,7 +62,7 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 			out->move.result = answer.result;
 	}
 
-	decision = al_judge_outcome(standing, tool, &outcome, is_no_try(&evidence, &outcome), retry_after_s, now, out);
+	decision = al_judge_outcome(standing, tool, &outcome, al_judge_is_no_try(&evidence, &outcome), retry_after_s, now, out);
 	if (!out->moves)
 		return;
 	out->move.error_message = al_words_outcome(&decision, &outcome, &ended->evidence, tool, standing->sends);
@@ -116,12 +115,12 @@ al_judge_outcome(const AlStanding *standing, const AlTool *tool, const AlOutcome
 		out->move.forgive = true;
 		counted.sends--;
 	}
-	situation = situation_of(&counted, tool, known, now);
+	situation = al_judge_situation(&counted, tool, known, 0, now);
 	decision = al_policy_decide(&situation);
 	out->moves = true;
 	al_judge_move(&counted, tool, &decision, now, &out->move);
 	out->move.known = known;
-	out->move.next_at = due_time(&counted, tool, &decision, retry_after_s, now);
+	out->move.next_at = al_judge_due_time(&counted, tool, &decision, retry_after_s, now);
 	out->move.clear_key_window = (known == AL_KNOWN_NOT_SENT);
 	return decision;
 }
@@ -130,9 +129,26 @@ al_judge_outcome(const AlStanding *standing, const AlTool *tool, const AlOutcome
 AlDecision
 al_judge_due(const AlStanding *standing, const AlTool *tool, TimestampTz now)
 {
-	AlSituation situation = situation_of(standing, tool, standing->known, now);
+	AlSituation situation = al_judge_situation(standing, tool, standing->known, 0, now);
 
 	return al_policy_decide(&situation);
+}
+
+/* Decides about an action that is due and cannot be looked up. */
+AlDecision
+al_judge_due_unseen(const AlStanding *standing, const AlTool *tool, TimestampTz now)
+{
+	AlSituation situation = situation_of(standing, tool, NULL, standing->known, 0, now);
+
+	return al_policy_decide(&situation);
+}
+
+/* Says when nothing can be in progress any more. */
+TimestampTz
+al_judge_processed_at(const AlStanding *standing, const AlTool *tool)
+{
+	return TimestampTzPlusMilliseconds(Max(standing->last_sent_at, standing->doubted_at),
+									   tool->def->timeout_ms + tool->def->max_processing_ms);
 }
 
 /* Fills the move that a decision makes. */
@@ -144,28 +160,47 @@ al_judge_move(const AlStanding *standing, const AlTool *tool, const AlDecision *
 	move->status = decision->status;
 	move->step = decision->step;
 	move->known = move->known_before = standing->known;
-	move->next_at = due_time(standing, tool, decision, -1, now);
+	move->next_at = al_judge_due_time(standing, tool, decision, -1, now);
 	move->error_code = decision->error_code;
 }
 
 /* Puts together what a decision depends on. */
+AlSituation
+al_judge_situation(const AlStanding *standing, const AlTool *tool, AlKnown known, TimestampTz last_lookup_at, TimestampTz now)
+{
+	return situation_of(standing, tool, tool->def->lookup, known, last_lookup_at, now);
+}
+
+/* The same with a given lookup, or none. */
 static AlSituation
-situation_of(const AlStanding *standing, const AlTool *tool, AlKnown known, TimestampTz now)
+situation_of(const AlStanding *standing, const AlTool *tool, const AlLookupDef *lookup, AlKnown known,
+			 TimestampTz last_lookup_at, TimestampTz now)
 {
 	AlSituation situation = {
 		.type = tool->def->type,
 		.known = known,
 		.key = AL_KEY_NOT_HONOURED,
 		.budget = AL_BUDGET_OPEN,
-		.lookup = AL_LOOKUP_NONE,
-		.stop = stop_of(standing, now)
+		.lookup = lookup ? AL_LOOKUP_OPEN : AL_LOOKUP_NONE,
+		.stop = stop_of(standing, now),
+		.resend = lookup != NULL && lookup->resend && standing->absences <= 1
 	};
 	bool		counts = !al_policy_is_open(known) || al_registry_resendable(tool, standing->key_place);
 
+	/* The last lookup begins when the window ends, not before. */
+	if (lookup != NULL &&
+		(standing->lookups - standing->lookups_before >= lookup->attempts ||
+		 (standing->lookup_ends_at != 0 && last_lookup_at >= standing->lookup_ends_at)))
+		situation.lookup = AL_LOOKUP_USED_UP;
 	if (standing->key_ends_at != 0 && al_registry_key_counts(tool, standing->key_place))
 		situation.key = now < standing->key_ends_at ? AL_KEY_OPEN : AL_KEY_PASSED;
-	if ((standing->window_ends_at != 0 && now >= standing->window_ends_at) ||
-		(counts && standing->sends >= tool->def->attempts))
+	if (lookup != NULL && !counts)
+	{
+		if (situation.lookup == AL_LOOKUP_USED_UP)
+			situation.budget = AL_BUDGET_USED_UP;
+	}
+	else if ((standing->window_ends_at != 0 && now >= standing->window_ends_at) ||
+			 (counts && standing->sends >= tool->def->attempts))
 		situation.budget = AL_BUDGET_USED_UP;
 	return situation;
 }
@@ -180,8 +215,8 @@ stop_of(const AlStanding *standing, TimestampTz now)
 }
 
 /* Computes when a step is due. */
-static TimestampTz
-due_time(const AlStanding *standing, const AlTool *tool, const AlDecision *decision,
+TimestampTz
+al_judge_due_time(const AlStanding *standing, const AlTool *tool, const AlDecision *decision,
 		 int64 retry_after_s, TimestampTz now)
 {
 	int64		delay_ms;
@@ -193,22 +228,42 @@ due_time(const AlStanding *standing, const AlTool *tool, const AlDecision *decis
 		case AL_WHEN_NOW:
 			return now;
 		case AL_WHEN_BACKOFF:
+			if (decision->step == AL_STEP_LOOKUP)
+				return lookup_time(standing, tool, retry_after_s, now);
 			delay_ms = al_backoff_delay_ms(standing->sends, tool->def->base_ms, tool->def->cap_ms,
 										   pg_prng_double(&pg_global_prng_state));
 			if (retry_after_s >= 0)
 				delay_ms = Max(delay_ms, al_retry_after_delay_ms(retry_after_s, pg_prng_double(&pg_global_prng_state)));
 			return TimestampTzPlusMilliseconds(now, delay_ms);
 		case AL_WHEN_PROCESSED:
-			return TimestampTzPlusMilliseconds(standing->last_sent_at, tool->def->timeout_ms + tool->def->max_processing_ms);
+			return Max(al_judge_processed_at(standing, tool),
+					   standing->lookups == standing->lookups_before ? now : lookup_time(standing, tool, retry_after_s, now));
 		case AL_WHEN_WINDOW_END:
 			return standing->window_ends_at;
 	}
 	return DT_NOEND;
 }
 
+/* Computes when the next lookup is made: after a growing delay, and for the last time when its window ends. */
+static TimestampTz
+lookup_time(const AlStanding *standing, const AlTool *tool, int64 retry_after_s, TimestampTz now)
+{
+	const AlLookupDef *lookup = tool->def->lookup;
+	int64		delay_ms = al_backoff_delay_ms(standing->lookups - standing->lookups_before, lookup->every_ms,
+											   Max(lookup->every_ms, LOOKUP_CAP_MS), pg_prng_double(&pg_global_prng_state));
+	TimestampTz at;
+
+	if (retry_after_s >= 0)
+		delay_ms = Max(delay_ms, al_retry_after_delay_ms(retry_after_s, pg_prng_double(&pg_global_prng_state)));
+	at = TimestampTzPlusMilliseconds(now, delay_ms);
+	if (standing->lookup_ends_at != 0 && at > standing->lookup_ends_at)
+		at = Max(standing->lookup_ends_at, TimestampTzPlusMilliseconds(now, retry_after_s >= 0 ? delay_ms : 0));
+	return at;
+}
+
 /* Tells whether an attempt says nothing of the destination: it was stopped on our side before anything left. */
-static bool
-is_no_try(const AlEvidence *evidence, const AlOutcome *outcome)
+bool
+al_judge_is_no_try(const AlEvidence *evidence, const AlOutcome *outcome)
 {
 	return outcome->verdict == AL_VERDICT_NOT_SENT &&
 		(outcome->configuration || evidence->ending == AL_END_GATE_CLOSED ||
@@ -229,8 +284,8 @@ rule_outcome(const AlRule *rule)
 }
 
 /* Fills what closes the attempt. */
-static void
-fill_closing(const AlEnded *ended, const AlOutcome *outcome, int64 retry_after_s, bool bare, AlClosing *closing)
+void
+al_judge_closing(const AlEnded *ended, const AlOutcome *outcome, int64 retry_after_s, bool bare, AlClosing *closing)
 {
 	closing->action_id = ended->action_id;
 	closing->attempt = ended->attempt;
@@ -290,8 +345,8 @@ answer_is_replay(const AlEnded *ended, const AlTool *tool)
 }
 
 /* Reads the answer's Retry-After in seconds, -1 for none. */
-static int64
-answer_retry_after(const AlEnded *ended)
+int64
+al_judge_retry_after(const AlEnded *ended)
 {
 	const char *value = ended->result ? al_head_find(&ended->result->head, "retry-after") : NULL;
 	int64		seconds;

@@ -20,6 +20,9 @@ typedef struct AlEnded
 {
 	int64		action_id;
 	int			attempt;
+	bool		lookup;			/* no send */
+	TimestampTz started_at;		/* of a lookup; 0: not known */
+	AlParticulars *particulars; /* of a lookup with a result, while it is being recorded */
 	int32		tool_id;
 	int32		service_id;
 	TimestampTz finished_at;
@@ -45,6 +48,10 @@ typedef struct AlJudgement
 extern void al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 					 TimestampTz now, bool bare, AlJudgement *out);
 
+/* The same for a lookup (judge_lookup.c). */
+extern void al_judge_lookup(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
+							TimestampTz now, bool bare, AlJudgement *out);
+
 /*
  * Fold an outcome into what is known of an action and decide: fills the move, or
  * for an action at rest the event that keeps the evidence.  not_a_try: what was
@@ -58,6 +65,12 @@ extern AlDecision al_judge_outcome(const AlStanding *standing, const AlTool *too
  * key's window, the retry window or the expiry may have passed while it waited.
  */
 extern AlDecision al_judge_due(const AlStanding *standing, const AlTool *tool, TimestampTz now);
+
+/* The same where the tool's lookup cannot be made for this action. */
+extern AlDecision al_judge_due_unseen(const AlStanding *standing, const AlTool *tool, TimestampTz now);
+
+/* When nothing that was sent can be in progress any more: timeout and max processing time are over. */
+extern TimestampTz al_judge_processed_at(const AlStanding *standing, const AlTool *tool);
 
 /* The move that a decision makes, when no attempt has just ended. */
 extern void al_judge_move(const AlStanding *standing, const AlTool *tool, const AlDecision *decision,

@@ -28,16 +28,17 @@
 
 #define STANDING_COLUMNS \
 	"a.action_id, a.tool_id, a.service_id, a.status::text, a.known::text, a.attempts::int, a.sends::int, a.claimed_by, " \
-	"a.last_sent_at, a.window_ends_at, a.key_ends_at, a.expires_at, a.cancelled_at, a.key_place, a.expiry_moves"
-#define N_STANDING_COLUMNS 15
+	"a.last_sent_at, a.window_ends_at, a.key_ends_at, a.expires_at, a.cancelled_at, a.key_place, a.expiry_moves, " \
+	"a.lookups::int, a.lookups_before::int, a.absences::int, a.lookup_ends_at, a.doubted_at"
+#define N_STANDING_COLUMNS 20
 
 static AlStatement pick_due = {
-	"SELECT " STANDING_COLUMNS ", p.next_at, p.priority, a.requested_by, a.method, a.url, a.headers, a.body "
+	"SELECT " STANDING_COLUMNS ", p.next_at, p.priority, a.requested_by, a.method, a.url, a.headers, a.body, a.next_step = 'lookup' "
 	"FROM (SELECT s.priority, d.action_id, d.next_at "
 	"      FROM unnest($1::int[], $2::int[], $3::timestamptz[], $4::bigint[], $6::int[]) AS s(service_id, free, mark_at, mark_id, priority), "
 	"      LATERAL (SELECT x.action_id, x.next_at FROM actionledger.due x JOIN actionledger.action y USING (action_id) "
 	"               WHERE x.service_id = s.service_id AND x.priority = s.priority AND (x.next_at, x.action_id) > (s.mark_at, s.mark_id) "
-	"                 AND x.next_at <= $5 AND y.claimed_by IS NULL AND y.instance = $7 AND y.next_step IN ('send', 'resend', 'wait') "
+	"                 AND x.next_at <= $5 AND y.claimed_by IS NULL AND y.instance = $7 AND y.next_step IN ('send', 'resend', 'wait', 'lookup') "
 	"               ORDER BY x.next_at, x.action_id LIMIT s.free FOR NO KEY UPDATE OF y SKIP LOCKED) d) p "
 	"JOIN actionledger.action a ON a.action_id = p.action_id",
 	7, {INT4ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID, INT4ARRAYOID, INT8OID}
@@ -51,15 +52,17 @@ static AlStatement next_due = {
 	4, {INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT4ARRAYOID}
 };
 static AlStatement mark_actions = {
-	"UPDATE actionledger.action a SET status = 'submitted', next_step = 'wait', claimed_by = $2, "
-	"attempts = a.attempts + 1, sends = a.sends + 1, last_sent_at = $3, "
+	"UPDATE actionledger.action a SET status = CASE WHEN u.lookup THEN a.status ELSE 'submitted' END, "
+	"next_step = CASE WHEN u.lookup THEN 'lookup' ELSE 'wait' END::actionledger.next_step, claimed_by = $2, "
+	"attempts = a.attempts + 1, sends = a.sends + 1 - u.lookup::int, lookups = a.lookups + u.lookup::int, "
+	"last_sent_at = CASE WHEN u.lookup THEN a.last_sent_at ELSE $3 END, lookup_ends_at = u.lookup_ends_at, "
 	"window_ends_at = u.window_ends_at, key_ends_at = u.key_ends_at, expires_at = u.expires_at FROM unnest($1) u "
 	"WHERE a.action_id = u.action_id AND a.claimed_by IS NULL AND a.attempts = u.attempt - 1",
 	3, {InvalidOid, INT8OID, TIMESTAMPTZOID}
 };
 static AlStatement open_attempts = {
-	"INSERT INTO actionledger.attempt (action_id, attempt, incarnation, started_at, deadline) "
-	"SELECT u.action_id, u.attempt, $2, $3, u.deadline FROM unnest($1) u",
+	"INSERT INTO actionledger.attempt (action_id, attempt, kind, incarnation, started_at, deadline) "
+	"SELECT u.action_id, u.attempt, CASE WHEN u.lookup THEN 'lookup' ELSE 'send' END, $2, $3, u.deadline FROM unnest($1) u",
 	3, {InvalidOid, INT8OID, TIMESTAMPTZOID}
 };
 static AlStatement lock_actions = {
@@ -77,7 +80,9 @@ static AlStatement close_attempts = {
 };
 #define MOVE_SET \
 	"UPDATE actionledger.action a SET status = u.status::actionledger.status, next_step = u.step::actionledger.next_step, " \
-	"known = u.known::actionledger.known, claimed_by = NULL, sends = a.sends - u.forgiven, " \
+	"known = u.known::actionledger.known, claimed_by = NULL, sends = a.sends - u.forgiven, lookups = a.lookups - u.unlooked, " \
+	"absences = a.absences + u.absent::int, lookups_before = CASE WHEN u.absent THEN a.lookups ELSE a.lookups_before END, " \
+	"lookup_ends_at = CASE WHEN u.absent THEN NULL ELSE a.lookup_ends_at END, " \
 	"key_ends_at = CASE WHEN u.clear_key THEN NULL ELSE a.key_ends_at END, " \
 	"finished_at = CASE WHEN u.status IN ('confirmed', 'failed') THEN $2::timestamptz END, " \
 	"external_ref = coalesce(u.external_ref, a.external_ref), result = coalesce(u.result, a.result), " \
@@ -133,9 +138,21 @@ static AlStatement end_incarnation = {
 	"UPDATE actionledger.incarnation SET ended_at = clock_timestamp() WHERE incarnation = $1", 1, {INT8OID}
 };
 static AlStatement claimed_by_others = {
-	"SELECT " STANDING_COLUMNS " FROM actionledger.due d JOIN actionledger.action a USING (action_id) "
+	"SELECT " STANDING_COLUMNS ", EXISTS (SELECT FROM actionledger.attempt t WHERE t.action_id = a.action_id "
+	"  AND t.attempt = a.attempts AND t.kind = 'lookup') "
+	"FROM actionledger.due d JOIN actionledger.action a USING (action_id) "
 	"WHERE a.claimed_by IS NOT NULL AND a.claimed_by <> $1 AND a.instance = $4 AND d.service_id % $3 = $2 ORDER BY a.action_id",
 	4, {INT8OID, INT4OID, INT4OID, INT8OID}
+};
+static AlStatement read_particulars = {
+	"SELECT a.action_id, a.identity, a.idempotency_key, a.run_id, a.args, coalesce(a.external_ref, r.external_ref), l.headers "
+	"FROM unnest($1::bigint[]) WITH ORDINALITY AS u(action_id, n) JOIN actionledger.action a ON a.action_id = u.action_id "
+	"LEFT JOIN LATERAL (SELECT t.external_ref FROM actionledger.attempt t WHERE t.action_id = a.action_id AND t.external_ref IS NOT NULL "
+	"                   ORDER BY t.attempt DESC LIMIT 1) r ON true "
+	"LEFT JOIN LATERAL (SELECT t.response_headers AS headers FROM actionledger.attempt t WHERE t.action_id = a.action_id "
+	"                   AND t.kind = 'send' AND E'\\n' || t.response_headers LIKE E'%\\nlocation: %' ORDER BY t.attempt DESC LIMIT 1) l ON true "
+	"ORDER BY u.n",
+	1, {INT8ARRAYOID}
 };
 static AlStatement list_services = {
 	"SELECT service_id FROM actionledger.service WHERE service_id % $2 = $1 ORDER BY 1", 2, {INT4OID, INT4OID}
@@ -145,6 +162,7 @@ static AlStatement list_services = {
 static Datum move_rows(const AlMove *moves, int n, AlStatement *statement);
 static void move_due(const AlMove *moves, int n, const bool *done);
 static void read_standing(uint64 row, AlStanding *standing);
+static char *header_value(const char *lines, const char *name);
 
 /* Locks and reads what is due. */
 int
@@ -191,6 +209,7 @@ al_ledger_pick(const AlLot *lots, int n_lots, TimestampTz now, AlDueAction **act
 		action->headers = al_column_text(i, N_STANDING_COLUMNS + 6);
 		body = al_column(i, N_STANDING_COLUMNS + 7, &isnull);
 		action->body = isnull ? NULL : DatumGetByteaPCopy(body);
+		action->looks = al_column_bool(i, N_STANDING_COLUMNS + 8);
 	}
 	return n;
 }
@@ -241,6 +260,8 @@ al_ledger_mark(const AlMark *marks, int n, int64 incarnation, TimestampTz now)
 		al_row_set_time(&rows, 3, marks[i].window_ends_at);
 		al_row_set_time(&rows, 4, marks[i].key_ends_at);
 		al_row_set_time(&rows, 5, marks[i].expires_at);
+		al_row_set(&rows, 6, BoolGetDatum(marks[i].lookup));
+		al_row_set_time(&rows, 7, marks[i].lookup_ends_at);
 		al_rows_add(&rows);
 	}
 	values[0] = al_rows_array(&rows, &mark_actions);
@@ -382,6 +403,8 @@ move_rows(const AlMove *moves, int n, AlStatement *statement)
 		al_row_set_text(&rows, 10, move->error_message);
 		al_row_set(&rows, 11, Int32GetDatum(move->forgive ? 1 : 0));
 		al_row_set_text(&rows, 12, al_known_name(move->known_before));
+		al_row_set(&rows, 13, Int32GetDatum(move->forgive_lookup ? 1 : 0));
+		al_row_set(&rows, 14, BoolGetDatum(move->absent));
 		al_rows_add(&rows);
 	}
 	return al_rows_array(&rows, statement);
@@ -561,15 +584,62 @@ al_ledger_end_incarnation(int64 incarnation)
 
 /* Lists live actions with an open attempt of another incarnation. */
 int
-al_ledger_claimed(int64 except, int index, int count, AlStanding **standings)
+al_ledger_claimed(int64 except, int index, int count, AlStanding **standings, bool **lookups)
 {
 	Datum		values[4] = {Int64GetDatum(except), Int32GetDatum(index), Int32GetDatum(count), Int64GetDatum(al_fence_instance())};
 	int			n = (int) al_statement_run(&claimed_by_others, values, NULL);
 
 	*standings = palloc(Max(n, 1) * sizeof(AlStanding));
+	*lookups = palloc(Max(n, 1) * sizeof(bool));
 	for (int i = 0; i < n; i++)
+	{
 		read_standing(i, &(*standings)[i]);
+		(*lookups)[i] = al_column_bool(i, N_STANDING_COLUMNS + 1);
+	}
 	return n;
+}
+
+/* Reads what lookups need. */
+int
+al_ledger_particulars(const int64 *action_ids, int n, AlParticulars **particulars)
+{
+	AlArray		action = al_array_create(INT8OID, n);
+	Datum		value;
+	int			found;
+
+	for (int i = 0; i < n; i++)
+		al_array_set(&action, i, Int64GetDatum(action_ids[i]));
+	value = al_array_datum(&action);
+	found = (int) al_statement_run(&read_particulars, &value, NULL);
+	*particulars = palloc0(Max(found, 1) * sizeof(AlParticulars));
+	for (int i = 0; i < found; i++)
+	{
+		AlParticulars *one = &(*particulars)[i];
+		bool		isnull;
+
+		one->action_id = al_column_int8(i, 1);
+		one->identity = al_column_text(i, 2);
+		one->key = al_column_text(i, 3);
+		one->run_id = al_column_text(i, 4);
+		one->args = DatumGetJsonbPCopy(al_column(i, 5, &isnull));
+		one->external_ref = al_column_text(i, 6);
+		one->location = header_value(al_column_text(i, 7), "location");
+	}
+	return found;
+}
+
+/* Gives the value of a header among the lines that are kept of an answer; NULL for none. */
+static char *
+header_value(const char *lines, const char *name)
+{
+	size_t		len = strlen(name);
+
+	for (const char *line = lines; line != NULL && *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n')
+	{
+		if (pg_strncasecmp(line, name, len) == 0 && line[len] == ':')
+			return pnstrdup(line + len + 2, strcspn(line, "\n") - len - 2);
+	}
+	return NULL;
 }
 
 /* Lists the services of one dispatcher. */
@@ -605,4 +675,9 @@ read_standing(uint64 row, AlStanding *standing)
 	standing->cancelled_at = al_column_int8(row, 13);
 	standing->key_place = al_column_text(row, 14);
 	standing->expiry_moves = al_column_bool(row, 15);
+	standing->lookups = al_column_int4(row, 16);
+	standing->lookups_before = al_column_int4(row, 17);
+	standing->absences = al_column_int4(row, 18);
+	standing->lookup_ends_at = al_column_int8(row, 19);
+	standing->doubted_at = al_column_int8(row, 20);
 }

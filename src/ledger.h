@@ -11,6 +11,7 @@
 
 #include "postgres.h"
 #include "datatype/timestamp.h"
+#include "utils/jsonb.h"
 
 #include "rules/policy.h"
 #include "rules/standstill.h"
@@ -35,15 +36,32 @@ typedef struct AlStanding
 	AlKnown		known;
 	int			attempts;
 	int			sends;
+	int			lookups;
+	int			lookups_before; /* of a budget that is closed */
+	int			absences;		/* proved so far */
 	int64		claimed_by;		/* 0: nobody */
-	TimestampTz last_sent_at;	/* these five: 0 for null */
+	TimestampTz last_sent_at;	/* these seven: 0 for null */
 	TimestampTz window_ends_at;
 	TimestampTz key_ends_at;
 	TimestampTz expires_at;
 	TimestampTz cancelled_at;
 	bool		expiry_moves;	/* with the clock */
+	TimestampTz lookup_ends_at;
+	TimestampTz doubted_at;		/* another place may have sent it until then */
 	char	   *key_place;		/* where the frozen request carries an honoured key; NULL: nowhere */
 } AlStanding;
+
+/* What a lookup of an action needs beyond its standing. */
+typedef struct AlParticulars
+{
+	int64		action_id;
+	char	   *identity;
+	char	   *key;
+	char	   *run_id;			/* NULL: none */
+	Jsonb	   *args;
+	char	   *external_ref;	/* the last one that an answer gave; NULL: none */
+	char	   *location;		/* of the last answer that had one; NULL: none */
+} AlParticulars;
 
 /* An action that is due, with its frozen request. */
 typedef struct AlDueAction
@@ -51,6 +69,8 @@ typedef struct AlDueAction
 	AlStanding	standing;
 	TimestampTz next_at;
 	int			priority;
+	bool		looks;			/* its step is a lookup */
+	AlParticulars *particulars; /* then; NULL otherwise */
 	char	   *requested_by;
 	char	   *method;
 	char	   *url;
@@ -67,6 +87,8 @@ typedef struct AlMark
 	TimestampTz window_ends_at;
 	TimestampTz key_ends_at;	/* 0: null */
 	TimestampTz expires_at;		/* 0: null */
+	bool		lookup;			/* no send */
+	TimestampTz lookup_ends_at; /* 0: null */
 } AlMark;
 
 /* What closes an attempt. */
@@ -100,6 +122,8 @@ typedef struct AlMove
 	TimestampTz next_at;		/* DT_NOEND: waits for a person; ignored when terminal */
 	bool		clear_key_window;	/* nothing was delivered: the key's window has not begun */
 	bool		forgive;		/* the last send was stopped by a definition: it is no try */
+	bool		forgive_lookup; /* and so was the last lookup */
+	bool		absent;			/* proved absent: counted, and a new budget of lookups begins */
 	char	   *external_ref;	/* NULL: leave as it is */
 	Datum		result;			/* jsonb, 0: leave as it is */
 	const char *confirmed_by;	/* NULL: leave as it is */
@@ -184,8 +208,14 @@ extern int64 al_ledger_next_incarnation(void);
 extern void al_ledger_record_incarnation(int64 incarnation, const char *worker);
 extern void al_ledger_end_incarnation(int64 incarnation);
 
-/* Live actions claimed by other incarnations than this one, for services number % count = index. */
-extern int	al_ledger_claimed(int64 except, int index, int count, AlStanding **standings);
+/* Read what lookups need, by number; in the order of the numbers. */
+extern int	al_ledger_particulars(const int64 *action_ids, int n, AlParticulars **particulars);
+
+/*
+ * Live actions claimed by other incarnations than this one, for services
+ * number % count = index; lookups[i] tells that what is open is a lookup.
+ */
+extern int	al_ledger_claimed(int64 except, int index, int count, AlStanding **standings, bool **lookups);
 
 /* The numbers of the services that belong to dispatcher index of count. */
 extern int	al_ledger_services(int index, int count, int32 **service_ids);

@@ -24,6 +24,7 @@
 #include "report.h"
 #include "roster.h"
 #include "session.h"
+#include "verb.h"
 #include "wakeup.h"
 #include "words.h"
 
@@ -46,19 +47,13 @@ static AlStatement note_cancel = {
 	"UPDATE actionledger.action SET cancelled_at = coalesce(cancelled_at, clock_timestamp()) WHERE action_id = $1", 1, {INT8OID}
 };
 
-static AlStanding *lock_standing(int64 action_id, Oid caller, bool operator_only);
-static int64 needed_action(FunctionCallInfo fcinfo, const char *verb);
-static Datum decided_row(FunctionCallInfo fcinfo, int64 action_id, AlStatus status, AlStep step, const char *message);
-static void record_event(int64 action_id, const char *what, AlStatus status, const char *by_whom,
-						 FunctionCallInfo fcinfo, int note, int evidence);
-static void check_expected(const AlStanding *standing, const char *expected);
 static void check_not_early(const AlStanding *standing, bool force);
 
 /* resolve(action_id, outcome, evidence, note, expected_status, force) */
 Datum
 al_resolve(PG_FUNCTION_ARGS)
 {
-	int64		action_id = needed_action(fcinfo, "resolve");
+	int64		action_id = al_verb_action(fcinfo, "resolve");
 	char	   *outcome = PG_ARGISNULL(1) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(1));
 	char	   *expected = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
 	bool		force = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
@@ -83,8 +78,8 @@ al_resolve(PG_FUNCTION_ARGS)
 				 errhint("Say how you know, such as 'seen in the provider''s dashboard'.")));
 
 	al_session_begin(&session, true);
-	standing = lock_standing(action_id, caller, true);
-	check_expected(standing, expected);
+	standing = al_verb_lock(action_id, caller, true);
+	al_verb_check_expected(standing, expected);
 	if (!confirmed)
 		check_not_early(standing, force);
 	move.action_id = action_id;
@@ -96,10 +91,10 @@ al_resolve(PG_FUNCTION_ARGS)
 	move.error_code = confirmed ? NULL : "resolved_failed";
 	move.error_message = confirmed ? NULL : psprintf("decided by %s: %s", who, text_to_cstring(PG_GETARG_TEXT_PP(3)));
 	al_ledger_move(&move, 1, al_clock_now());
-	record_event(action_id, "resolved", move.status, who, fcinfo, 3, 2);
+	al_verb_event(action_id, "resolved", move.status, who, fcinfo, 3, 2);
 	al_session_end(&session);
 	al_wakeup_at_commit(DT_NOBEGIN);
-	return decided_row(fcinfo, action_id, move.status, AL_STEP_NONE,
+	return al_verb_row(fcinfo, action_id, move.status, AL_STEP_NONE,
 					   psprintf("decided: %s, by %s", outcome, who));
 }
 
@@ -120,7 +115,7 @@ retry_message(const AlStanding *standing, const AlDecision *decision)
 Datum
 al_retry(PG_FUNCTION_ARGS)
 {
-	int64		action_id = needed_action(fcinfo, "retry");
+	int64		action_id = al_verb_action(fcinfo, "retry");
 	char	   *who = al_role_name(GetUserId());
 	Oid			caller = GetUserId();
 	TimestampTz now = al_clock_now();
@@ -132,8 +127,8 @@ al_retry(PG_FUNCTION_ARGS)
 
 	al_session_begin(&session, true);
 	al_registry_refresh();
-	standing = lock_standing(action_id, caller, true);
-	check_expected(standing, NULL);
+	standing = al_verb_lock(action_id, caller, true);
+	al_verb_check_expected(standing, NULL);
 	/* The clocks of what has not been sent stood still while it was blocked. */
 	if (standing->claimed_by == 0 && !al_policy_is_open(standing->known))
 	{
@@ -157,17 +152,17 @@ al_retry(PG_FUNCTION_ARGS)
 	move.next_at = now;
 	move.error_code = decision.error_code;
 	al_ledger_move(&move, 1, now);
-	record_event(action_id, "retry", move.status, who, fcinfo, 1, -1);
+	al_verb_event(action_id, "retry", move.status, who, fcinfo, 1, -1);
 	al_session_end(&session);
 	al_wakeup_at_commit(DT_NOBEGIN);
-	return decided_row(fcinfo, action_id, move.status, move.step, retry_message(standing, &decision));
+	return al_verb_row(fcinfo, action_id, move.status, move.step, retry_message(standing, &decision));
 }
 
 /* cancel(action_id, note) */
 Datum
 al_cancel(PG_FUNCTION_ARGS)
 {
-	int64		action_id = needed_action(fcinfo, "cancel");
+	int64		action_id = al_verb_action(fcinfo, "cancel");
 	char	   *who = al_role_name(GetUserId());
 	Oid			caller = GetUserId();
 	Datum		value = Int64GetDatum(action_id);
@@ -179,7 +174,7 @@ al_cancel(PG_FUNCTION_ARGS)
 
 	al_session_begin(&session, true);
 	al_registry_refresh();
-	standing = lock_standing(action_id, caller, false);
+	standing = al_verb_lock(action_id, caller, false);
 	status = standing->status;
 	step = AL_STEP_NONE;
 	if (status == AL_STATUS_CONFIRMED || status == AL_STATUS_FAILED)
@@ -210,16 +205,16 @@ al_cancel(PG_FUNCTION_ARGS)
 			else
 				message = "already sent; request noted: it is not sent again, and the outcome is open until evidence decides";
 		}
-		record_event(action_id, status == AL_STATUS_FAILED ? "cancelled" : "cancel_requested", status, who, fcinfo, 1, -1);
+		al_verb_event(action_id, status == AL_STATUS_FAILED ? "cancelled" : "cancel_requested", status, who, fcinfo, 1, -1);
 	}
 	al_session_end(&session);
 	al_wakeup_at_commit(DT_NOBEGIN);
-	return decided_row(fcinfo, action_id, status, step, message);
+	return al_verb_row(fcinfo, action_id, status, step, message);
 }
 
 /* Reads the first argument, which must be there. */
-static int64
-needed_action(FunctionCallInfo fcinfo, const char *verb)
+int64
+al_verb_action(FunctionCallInfo fcinfo, const char *verb)
 {
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
@@ -231,8 +226,8 @@ needed_action(FunctionCallInfo fcinfo, const char *verb)
 }
 
 /* Locks an action that the caller may decide about. */
-static AlStanding *
-lock_standing(int64 action_id, Oid caller, bool operator_only)
+AlStanding *
+al_verb_lock(int64 action_id, Oid caller, bool operator_only)
 {
 	Datum		value = Int64GetDatum(action_id);
 	AlStanding *standing;
@@ -258,8 +253,8 @@ lock_standing(int64 action_id, Oid caller, bool operator_only)
 }
 
 /* Refuses a decision about a state that is no longer there. */
-static void
-check_expected(const AlStanding *standing, const char *expected)
+void
+al_verb_check_expected(const AlStanding *standing, const char *expected)
 {
 	const char *status = al_status_name(standing->status);
 
@@ -288,7 +283,7 @@ check_not_early(const AlStanding *standing, bool force)
 		return;
 	al_registry_refresh();
 	tool = al_registry_tool_by_id(standing->tool_id);
-	over = TimestampTzPlusMilliseconds(standing->last_sent_at, tool->def->timeout_ms + tool->def->max_processing_ms);
+	over = al_judge_processed_at(standing, tool);
 	if (al_clock_now() < over)
 		ereport(ERROR,
 				(errcode(AL_ERR_NOT_ALLOWED),
@@ -298,8 +293,8 @@ check_not_early(const AlStanding *standing, bool force)
 }
 
 /* Appends the event of a decision; note and evidence are argument numbers, -1 for none. */
-static void
-record_event(int64 action_id, const char *what, AlStatus status, const char *by_whom,
+void
+al_verb_event(int64 action_id, const char *what, AlStatus status, const char *by_whom,
 			 FunctionCallInfo fcinfo, int note, int evidence)
 {
 	Datum		values[6] = {
@@ -322,8 +317,8 @@ record_event(int64 action_id, const char *what, AlStatus status, const char *by_
 }
 
 /* Makes the row that a verb returns. */
-static Datum
-decided_row(FunctionCallInfo fcinfo, int64 action_id, AlStatus status, AlStep step, const char *message)
+Datum
+al_verb_row(FunctionCallInfo fcinfo, int64 action_id, AlStatus status, AlStep step, const char *message)
 {
 	TupleDesc	descriptor;
 	Datum		values[4];

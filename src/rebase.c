@@ -55,7 +55,7 @@ static AlStatement pay_debts = {
 	"  FOR NO KEY UPDATE OF a SKIP LOCKED), "
 	"moved AS ("
 	"  UPDATE actionledger.action a SET last_sent_at = a.last_sent_at + m.shift, window_ends_at = a.window_ends_at + m.shift, "
-	"    key_ends_at = a.key_ends_at + m.shift, "
+	"    key_ends_at = a.key_ends_at + m.shift, lookup_ends_at = a.lookup_ends_at + m.shift, doubted_at = a.doubted_at + m.shift, "
 	"    expires_at = CASE WHEN a.expiry_moves THEN a.expires_at + m.shift ELSE a.expires_at END "
 	"  FROM mine m WHERE a.action_id = m.action_id), "
 	"due AS ("

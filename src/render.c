@@ -25,6 +25,9 @@
 #define UNIT_SEPARATOR '\x1f'
 #define CONTENT_TYPE "Content-Type"
 
+/* Lookups carry none: they change nothing. */
+static const AlIdempotency no_key = {.place = AL_KEY_PLACE_NONE, .name = ""};
+
 static void append_identity_field(StringInfo out, const char *name, const JsonbValue *value);
 AL_NORETURN static void bad_identity(const char *detail);
 static char *render_url(const AlServiceDef *service, const AlToolDef *tool,
@@ -172,6 +175,22 @@ al_render_request(const AlServiceDef *service, const AlToolDef *tool,
 	return rendered;
 }
 
+AlRendered *
+al_render_lookup(const AlServiceDef *service, const AlToolDef *tool, const AlRenderContext *context)
+{
+	AlRendered *rendered = palloc0(sizeof(AlRendered));
+
+	rendered->url = render_url(service, tool->lookup->request, &no_key, context);
+	rendered->headers = render_headers(service, tool->lookup->request, &no_key, context);
+	return rendered;
+}
+
+char *
+al_render_lookup_headers(const AlServiceDef *service, const AlToolDef *tool, const AlRenderContext *context)
+{
+	return render_headers(service, tool->lookup->request, &no_key, context);
+}
+
 JsonbValue *
 al_render_value(const AlRenderContext *context, const char *name, size_t len)
 {
@@ -194,6 +213,8 @@ al_render_value(const AlRenderContext *context, const char *name, size_t len)
 		ours = context->identity;
 	else if (len == 7 && memcmp(name, "_run_id", len) == 0)
 		ours = context->run_id ? context->run_id : "";
+	else if (len == 13 && memcmp(name, "_external_ref", len) == 0)
+		ours = context->external_ref;
 	if (ours == NULL)
 		return NULL;
 	value->type = jbvString;

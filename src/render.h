@@ -20,6 +20,7 @@ typedef struct AlRenderContext
 	const char *identity;		/* {_identity} */
 	const char *run_id;			/* {_run_id}; NULL: empty */
 	int64		action_id;		/* {_action_id} */
+	const char *external_ref;	/* {_external_ref}, in lookups; NULL: undefined */
 } AlRenderContext;
 
 /* The frozen request.  All text is UTF-8 for the wire, NUL-terminated. */
@@ -73,6 +74,15 @@ extern char *al_render_key(const AlIdempotency *idempotency, const pg_uuid_t *na
 extern AlRendered *al_render_request(const AlServiceDef *service, const AlToolDef *tool,
 									 const AlIdempotency *idempotency,
 									 const AlRenderContext *context, size_t max_body);
+
+/*
+ * Render the lookup of a tool, which must have a path: its GET with the headers
+ * of service and tool and without a key.  Raises as above.
+ */
+extern AlRendered *al_render_lookup(const AlServiceDef *service, const AlToolDef *tool, const AlRenderContext *context);
+
+/* The headers of a lookup alone, as lines. */
+extern char *al_render_lookup_headers(const AlServiceDef *service, const AlToolDef *tool, const AlRenderContext *context);
 
 /*
  * Check, when a tool is created, that every {placeholder} in a template names a

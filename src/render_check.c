@@ -20,7 +20,8 @@ typedef enum Extent
 	ONLY_ARGUMENTS,				/* summary and target: shown, no sensitive field */
 	AND_RUN,					/* identity: {_run_id}, no sensitive field */
 	AND_OURS,					/* path and headers: all of ours */
-	IN_BODY						/* all of ours, and other braces are literal */
+	IN_BODY,					/* all of ours, and other braces are literal */
+	IN_LOOKUP					/* all of ours, and {_external_ref} */
 } Extent;
 
 static const char *const HINTS[] = {
@@ -28,7 +29,8 @@ static const char *const HINTS[] = {
 	"Name a property of the input schema, or _run_id.",
 	"Name a property of the input schema, or _key, _identity, _action_id or _run_id.",
 	"Name a property of the input schema, or _key, _identity, _action_id or _run_id; "
-	"a word that stands in braces for the destination takes spaces, as in { word }."
+	"a word that stands in braces for the destination takes spaces, as in { word }.",
+	"Name a property of the input schema, or _key, _identity, _action_id, _run_id or _external_ref; GET {_location} alone asks for what an answer pointed to."
 };
 
 typedef struct Check
@@ -39,7 +41,7 @@ typedef struct Check
 	List	   *used;			/* of char *: arguments seen in any template */
 } Check;
 
-static void check_path(Check *check, AlPlace place);
+static void check_path(Check *check, AlPlace place, const char *path, Extent extent);
 static bool visit_variable(const AlUriVariable *variable, void *arg);
 static void check_text(Check *check, AlPlace place, const char *text, Extent extent);
 static void check_headers(Check *check, AlPlace place);
@@ -61,7 +63,7 @@ al_render_check(const AlToolDef *tool)
 	Check		check = {tool, place, AND_OURS, NIL};
 
 	check_sensitive(&check, al_place_member(place, "sensitive"));
-	check_path(&check, al_place_member(place, "request"));
+	check_path(&check, al_place_member(place, "request"), tool->path, AND_OURS);
 	check_headers(&check, al_place_member(place, "headers"));
 	if (tool->body_template != NULL)
 	{
@@ -74,6 +76,8 @@ al_render_check(const AlToolDef *tool)
 	check_text(&check, al_place_member(place, "target"), tool->target, ONLY_ARGUMENTS);
 	if (tool->body == AL_BODY_NONE)
 		check_all_used(&check, al_place_member(place, "request"));
+	if (tool->lookup != NULL && tool->lookup->path != NULL)
+		check_path(&check, al_place_member(al_place_member(place, "lookup"), "request"), tool->lookup->path, IN_LOOKUP);
 	if (tool->has_idempotency)
 		al_render_check_key(tool, &tool->idempotency);
 }
@@ -130,14 +134,13 @@ al_render_property(const AlToolDef *tool, const char *name, size_t len)
 }
 
 static void
-check_path(Check *check, AlPlace place)
+check_path(Check *check, AlPlace place, const char *path, Extent extent)
 {
-	const AlToolDef *tool = check->tool;
 	size_t		at;
 
 	check->place = place;
-	check->extent = AND_OURS;
-	switch (al_uri_variables(tool->path, strlen(tool->path), visit_variable, check, &at))
+	check->extent = extent;
+	switch (al_uri_variables(path, strlen(path), visit_variable, check, &at))
 	{
 		case AL_URI_OK:
 			break;
@@ -149,9 +152,9 @@ check_path(Check *check, AlPlace place)
 			al_definition_error(place, "Names are of A-Z a-z 0-9 _; other characters are percent-encoded (RFC 6570).",
 								"the path is no URI template at byte %zu", at + 1);
 	}
-	if (strchr(tool->path, '#') != NULL)
+	if (strchr(path, '#') != NULL)
 		al_definition_error(place, NULL, "the path has a fragment, which is never sent");
-	if (al_uri_has_dot_segment(tool->path, strlen(tool->path)))
+	if (al_uri_has_dot_segment(path, strlen(path)))
 		al_definition_error(place, NULL, "the path has a segment \".\" or \"..\"");
 }
 
@@ -287,8 +290,8 @@ check_placeholder(Check *check, const char *name, size_t len)
 static bool
 is_ours(const char *name, size_t len, Extent extent)
 {
-	static const char *const ours[] = {"_run_id", "_key", "_identity", "_action_id"};
-	int			n = extent == ONLY_ARGUMENTS ? 0 : extent == AND_RUN ? 1 : lengthof(ours);
+	static const char *const ours[] = {"_run_id", "_key", "_identity", "_action_id", "_external_ref"};
+	int			n = extent == ONLY_ARGUMENTS ? 0 : extent == AND_RUN ? 1 : extent == IN_LOOKUP ? 5 : 4;
 
 	for (int i = 0; i < n; i++)
 	{

@@ -21,6 +21,7 @@
 PG_FUNCTION_INFO_V1(al_sql_classify);
 PG_FUNCTION_INFO_V1(al_sql_decide);
 PG_FUNCTION_INFO_V1(al_sql_fold);
+PG_FUNCTION_INFO_V1(al_sql_fold_lookup);
 PG_FUNCTION_INFO_V1(al_sql_backoff);
 PG_FUNCTION_INFO_V1(al_sql_retry_after);
 PG_FUNCTION_INFO_V1(al_sql_canonical);
@@ -111,7 +112,7 @@ al_sql_classify(PG_FUNCTION_ARGS)
 	return make_row(fcinfo, values, nulls);
 }
 
-/* _decide(action_type, known, key_state, budget, lookup, stop) */
+/* _decide(action_type, known, key_state, budget, lookup, stop, resend) */
 Datum
 al_sql_decide(PG_FUNCTION_ARGS)
 {
@@ -132,6 +133,7 @@ al_sql_decide(PG_FUNCTION_ARGS)
 	situation.budget = find_word(text_to_cstring(PG_GETARG_TEXT_PP(3)), budgets, lengthof(budgets), "budget");
 	situation.lookup = find_word(text_to_cstring(PG_GETARG_TEXT_PP(4)), lookups, lengthof(lookups), "lookup");
 	situation.stop = find_word(text_to_cstring(PG_GETARG_TEXT_PP(5)), stops, lengthof(stops), "stop");
+	situation.resend = PG_GETARG_BOOL(6);
 	decision = al_policy_decide(&situation);
 
 	values[0] = CStringGetTextDatum(al_status_name(decision.status));
@@ -163,6 +165,29 @@ al_sql_fold(PG_FUNCTION_ARGS)
 				 errdetail("One of the three words is none of theirs."),
 				 errhint("See the types actionledger.action_type, actionledger.known and actionledger.verdict.")));
 	PG_RETURN_TEXT_P(cstring_to_text(al_known_name(al_policy_fold(type, known, &outcome))));
+}
+
+/* _fold_lookup(action_type, known, finding, authoritative, processed, never_sent) */
+Datum
+al_sql_fold_lookup(PG_FUNCTION_ARGS)
+{
+	AlActionType type;
+	AlKnown		known;
+	AlSighting	sighting = {
+		.authoritative = PG_GETARG_BOOL(3),
+		.processed = PG_GETARG_BOOL(4),
+		.never_sent = PG_GETARG_BOOL(5)
+	};
+
+	if (!al_type_parse(text_to_cstring(PG_GETARG_TEXT_PP(0)), &type) ||
+		!al_known_parse(text_to_cstring(PG_GETARG_TEXT_PP(1)), &known) ||
+		!al_sight_parse(text_to_cstring(PG_GETARG_TEXT_PP(2)), &sighting.finding))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown action type, knowledge or finding"),
+				 errdetail("One of the three words is none of theirs."),
+				 errhint("A finding is one of nothing_sure, confirmed, rejected, rejected_transient, in_progress, none and several.")));
+	PG_RETURN_TEXT_P(cstring_to_text(al_known_name(al_policy_fold_lookup(type, known, &sighting))));
 }
 
 /* Gives the milliseconds of an interval. */

@@ -4,9 +4,12 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
 #include "authority.h"
@@ -46,6 +49,34 @@ al_session_end(AlSession *session)
 	if (session->guc_nest_level > 0)
 		AtEOXact_GUC(false, session->guc_nest_level);
 	SetUserIdAndSecContext(session->user, session->sec_context);
+}
+
+/* Does work in a subtransaction. */
+bool
+al_session_try(void (*work) (void *arg), void *arg)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool done = false;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		MemoryContextSwitchTo(context);
+		work(arg);
+		ReleaseCurrentSubTransaction();
+		done = true;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return done;
 }
 
 /* Runs a statement, preparing it on first use. */

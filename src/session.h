@@ -41,6 +41,12 @@ extern void al_session_begin(AlSession *session, bool pin_path);
 extern void al_session_end(AlSession *session);
 
 /*
+ * Do work in a subtransaction of its own; false when it raised an error, which
+ * is forgotten.  For what strangers have a hand in.
+ */
+extern bool al_session_try(void (*work) (void *arg), void *arg);
+
+/*
  * Run a statement; returns the number of rows, in SPI_tuptable.  The current
  * memory context stays the caller's.
  */

@@ -58,6 +58,7 @@ static void leave(AlDispatcher *dispatcher);
 static void release(AlDispatcher *dispatcher);
 static List *record(AlDispatcher *dispatcher, List **busy);
 static void record_init(Record *record, AlDispatcher *dispatcher, int most);
+static void read_particulars(Record *record);
 static void record_quick(Record *record);
 static void record_careful(Record *record);
 static void bring_up_to_date(AlEndedItem *item);
@@ -263,6 +264,7 @@ record(AlDispatcher *dispatcher, List **busy)
 		else
 			record.quick[record.n_quick++] = item;
 	}
+	read_particulars(&record);
 	record_quick(&record);
 	record_careful(&record);
 	al_ledger_close(record.closings, record.n_closings);
@@ -283,6 +285,40 @@ record_init(Record *record, AlDispatcher *dispatcher, int most)
 	record->careful = palloc(most * sizeof(AlEndedItem *));
 	record->closings = palloc(most * sizeof(AlClosing));
 	record->events = palloc(most * sizeof(AlEvent));
+}
+
+/* Reads what the answers to lookups are compared with, when there are any. */
+static void
+read_particulars(Record *record)
+{
+	int			n = record->n_quick + record->n_careful;
+	AlEndedItem **lookups = palloc(n * sizeof(AlEndedItem *));
+	int64	   *ids = palloc(n * sizeof(int64));
+	AlParticulars *particulars;
+	int			n_lookups = 0;
+	int			found;
+	int			next = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		AlEndedItem *item = i < record->n_quick ? record->quick[i] : record->careful[i - record->n_quick];
+
+		item->ended.particulars = NULL;
+		item->ended.started_at += al_clock_shifted() - item->started_clock;
+		item->started_clock = al_clock_shifted();
+		if (!item->ended.lookup || item->ended.result == NULL)
+			continue;
+		lookups[n_lookups] = item;
+		ids[n_lookups++] = item->ended.action_id;
+	}
+	if (n_lookups == 0)
+		return;
+	found = al_ledger_particulars(ids, n_lookups, &particulars);
+	for (int i = 0; i < n_lookups && next < found; i++)
+	{
+		if (particulars[next].action_id == ids[i])
+			lookups[i]->ended.particulars = &particulars[next++];
+	}
 }
 
 /*
@@ -358,7 +394,12 @@ bring_up_to_date(AlEndedItem *item)
 	AlStanding *standing = &item->ended.standing;
 	int64		shift = al_clock_shifted() - item->clock;
 
-	standing->last_sent_at += shift;
+	if (standing->last_sent_at != 0)
+		standing->last_sent_at += shift;
+	if (standing->lookup_ends_at != 0)
+		standing->lookup_ends_at += shift;
+	if (standing->doubted_at != 0)
+		standing->doubted_at += shift;
 	if (standing->window_ends_at != 0)
 		standing->window_ends_at += shift;
 	if (standing->key_ends_at != 0)
@@ -374,7 +415,12 @@ judge_item(AlEndedItem *item, const AlStanding *standing, TimestampTz now, AlJud
 {
 	AlTool	   *tool = al_registry_tool_guarded(item->ended.tool_id);
 
-	al_judge(&item->ended, standing, tool ? tool : al_registry_cautious_tool(), now, item->tries > 0, judgement);
+	if (tool == NULL)
+		tool = al_registry_cautious_tool();
+	if (item->ended.lookup)
+		al_judge_lookup(&item->ended, standing, tool, now, item->tries > 0, judgement);
+	else
+		al_judge(&item->ended, standing, tool, now, item->tries > 0, judgement);
 }
 
 /* Adds a judged attempt to what is to be written. */
@@ -475,7 +521,7 @@ al_turn_collect(AlDispatcher *dispatcher)
 		AlEndedItem *item = MemoryContextAllocZero(TopMemoryContext, sizeof(AlEndedItem));
 
 		item->ended.standing = flight->standing;
-		item->clock = flight->clock;
+		item->clock = item->started_clock = flight->clock;
 		if (flight->standing.key_place != NULL)
 		{
 			memcpy(item->key_place, flight->key_place, sizeof(item->key_place));
@@ -483,6 +529,10 @@ al_turn_collect(AlDispatcher *dispatcher)
 		}
 		item->ended.action_id = flight->standing.action_id;
 		item->ended.attempt = flight->standing.attempts;
+		item->ended.lookup = flight->lookup;
+		item->ended.started_at = flight->started_at;
+		if (flight->lookup)
+			(void) AL_FAULT_POINT("lookup_answered");
 		item->ended.tool_id = flight->standing.tool_id;
 		item->ended.service_id = flight->lane->service_id;
 		item->ended.finished_at = al_clock_now();
@@ -498,12 +548,13 @@ al_turn_collect(AlDispatcher *dispatcher)
 
 /* Queues an attempt that ended without the wire. */
 void
-al_turn_queue(AlDispatcher *dispatcher, const AlStanding *standing, int attempt, AlEnding ending)
+al_turn_queue(AlDispatcher *dispatcher, const AlStanding *standing, int attempt, bool lookup, AlEnding ending)
 {
 	AlEndedItem *item = MemoryContextAllocZero(TopMemoryContext, sizeof(AlEndedItem));
 
 	item->ended.action_id = standing->action_id;
 	item->ended.attempt = attempt;
+	item->ended.lookup = lookup;
 	item->ended.tool_id = standing->tool_id;
 	item->ended.service_id = standing->service_id;
 	item->ended.finished_at = al_clock_now();

@@ -32,9 +32,11 @@ typedef struct AlFlight
 	AlStanding	standing;		/* after the mark */
 	int64		clock;			/* al_clock_shifted() of its times */
 	AlLane	   *lane;
+	bool		lookup;
+	TimestampTz started_at;
 	const char *keep[16];		/* names of the answer's headers that are kept */
 	char		key_place[80];	/* of the standing */
-	char		names[(AL_RULE_HEADERS + 1) * (AL_ANSWER_HEADER_MAX + 1)];	/* of those that the definition names */
+	char		names[(AL_RULE_HEADERS + 2) * (AL_ANSWER_HEADER_MAX + 1)];	/* of those that the definition names */
 } AlFlight;
 
 /* An ended attempt in the queue to be recorded. */
@@ -43,6 +45,7 @@ typedef struct AlEndedItem
 	dlist_node	node;
 	AlEnded		ended;
 	int64		clock;			/* al_clock_shifted() of the times in its standing */
+	int64		started_clock;	/* and of when it began */
 	char		key_place[80];	/* of its standing */
 	int			tries;
 	bool		careful;		/* somebody else has touched the action: lock and read it first */
@@ -97,6 +100,6 @@ extern bool al_turn_set_clock(AlDispatcher *dispatcher);
 extern void al_turn_collect(AlDispatcher *dispatcher);
 
 /* Queue an attempt that ended without the wire. */
-extern void al_turn_queue(AlDispatcher *dispatcher, const AlStanding *standing, int attempt, AlEnding ending);
+extern void al_turn_queue(AlDispatcher *dispatcher, const AlStanding *standing, int attempt, bool lookup, AlEnding ending);
 
 #endif							/* AL_TURN_H */

@@ -9,10 +9,12 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "clock.h"
 #include "roster.h"
 #include "words.h"
 
 static const char *category_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlTool *tool);
+static const char *lookup_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlTool *tool);
 static char *subject_of(const AlStory *story);
 static char *next_look(const AlStory *story);
 
@@ -84,7 +86,9 @@ al_words_observation(const AlStory *story, bool created, bool asked_again)
 							story->confirmed_by && strcmp(story->confirmed_by, "replay") == 0 ? " once" : "",
 							story->external_ref ? psprintf(", reference %s", story->external_ref) : "",
 							story->confirmed_by && strcmp(story->confirmed_by, "replay") == 0
-							? " The first answer was lost; the provider returned the original." : "",
+							? " The first answer was lost; the provider returned the original."
+							: story->confirmed_by && strcmp(story->confirmed_by, "lookup") == 0
+							? " No answer told so; a lookup found it at the provider." : "",
 							asked_again ? " For a deliberate second one, give a different identity." : "");
 		case AL_STATUS_PREPARED:
 			if (story->step == AL_STEP_BLOCKED)
@@ -113,9 +117,10 @@ al_words_observation(const AlStory *story, bool created, bool asked_again)
 			return psprintf("%s%s was sent and may have happened: %s. Do not repeat it, and report neither success nor failure. %s",
 							again, subject, story->error_message ? story->error_message : "no answer", next_look(story));
 		case AL_STATUS_NEEDS_RECONCILIATION:
-			return psprintf("%s%s may have happened: %s. It is not sent again. Do not repeat it, and report neither success nor failure: say that it is being checked%s.",
+			return psprintf("%s%s may have happened: %s. It is not sent again. Do not repeat it, and report neither success nor failure: say that it is being checked%s.%s",
 							again, subject, story->error_message ? story->error_message : "no answer",
-							story->owner ? psprintf(" by %s", story->owner) : "");
+							story->owner ? psprintf(" by %s", story->owner) : "",
+							story->step == AL_STEP_LOOKUP ? psprintf(" %s", next_look(story)) : "");
 		case AL_STATUS_FAILED:
 			if (story->error_code != NULL && strcmp(story->error_code, "cancelled") == 0)
 				return psprintf("%s%s was cancelled before anything was done. It did not happen.%s", again, subject,
@@ -141,7 +146,7 @@ al_words_outcome(const AlDecision *decision, const AlOutcome *outcome, const AlE
 		return psprintf("after %d %s, none of them delivered and accepted; the last: %s", sends, sends == 1 ? "try" : "tries", words);
 	if (decision->error_code != NULL && strcmp(decision->error_code, "no_answer") == 0)
 		return psprintf("no answer obtained after %d %s; the last: %s", sends, sends == 1 ? "send" : "sends", words);
-	if (decision->step == AL_STEP_REVIEW)
+	if (decision->status == AL_STATUS_NEEDS_RECONCILIATION)
 		return psprintf("%d %s, outcome unknown; the last: %s", sends, sends == 1 ? "send" : "sends", words);
 	if (decision->error_code != NULL && strcmp(decision->error_code, "cancelled") == 0)
 		return pstrdup("cancelled; nothing was done");
@@ -172,6 +177,42 @@ al_words_reported(const AlDecision *decision, const AlOutcome *outcome, const ch
 	return reported;
 }
 
+/* Puts a lookup's end into words. */
+char *
+al_words_lookup(const AlDecision *decision, const AlOutcome *outcome, const AlEvidence *evidence, const AlTool *tool,
+				const AlStanding *standing)
+{
+	const char *words = lookup_words(outcome, evidence, tool);
+	char	   *counts = psprintf("%d %s, %d %s", standing->sends, standing->sends == 1 ? "send" : "sends",
+								  standing->lookups, standing->lookups == 1 ? "lookup" : "lookups");
+
+	switch (decision->status)
+	{
+		case AL_STATUS_CONFIRMED:
+			return NULL;
+		case AL_STATUS_PREPARED:
+			return psprintf("%s; it is sent %s", words, standing->sends == 0 ? "now" : "once more");
+		case AL_STATUS_FAILED:
+			if (decision->error_code != NULL && strcmp(decision->error_code, "absent") == 0)
+				return psprintf("%s: a lookup did not find it, and nothing can be in progress any more", counts);
+			return psprintf("%s; the last: %s", counts, words);
+		case AL_STATUS_SUBMITTED:
+			return psprintf("%s; the last: %s", counts, words);
+		case AL_STATUS_NEEDS_RECONCILIATION:
+			break;
+	}
+	return psprintf("%s, outcome unknown; the last: %s", counts, words);
+}
+
+/* Says why an action is not looked up. */
+char *
+al_words_unseen(const AlDecision *decision, int sends, const char *why)
+{
+	if (decision->status != AL_STATUS_NEEDS_RECONCILIATION)
+		return al_words_decision(decision, sends);
+	return psprintf("%d %s, outcome unknown; it cannot be looked up: %s", sends, sends == 1 ? "send" : "sends", why);
+}
+
 /* Says what a definition keeps from being sent, and what mends it. */
 char *
 al_words_blocked(const char *category, const char *detail)
@@ -199,6 +240,8 @@ al_words_decision(const AlDecision *decision, int sends)
 		return psprintf("the retry window ended after %d %s, every one undelivered or refused", sends, sends == 1 ? "send" : "sends");
 	if (strcmp(code, "no_answer") == 0)
 		return psprintf("no answer obtained after %d %s", sends, sends == 1 ? "send" : "sends");
+	if (strcmp(code, "absent") == 0)
+		return psprintf("after %d %s a lookup did not find it, and it is not sent again", sends, sends == 1 ? "send" : "sends");
 	if (decision->status == AL_STATUS_NEEDS_RECONCILIATION)
 		return psprintf("%d %s, outcome unknown; sending again is no longer safe", sends, sends == 1 ? "send" : "sends");
 	return NULL;
@@ -269,6 +312,36 @@ category_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlToo
 	return outcome->category;
 }
 
+/* Puts into words what a lookup saw. */
+static const char *
+lookup_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlTool *tool)
+{
+	static const char *const words[][2] = {
+		{"absent", "it is not there, and will not be"},
+		{"not_found", "it is not there, which proves nothing yet"},
+		{"several", "it is there more than once"},
+		{"more_pages", "the answer is one page of several"},
+		{"unreadable", "the answer is no JSON of the expected form"},
+		{"match_not_an_object", "what match selects is no object"},
+		{"body_truncated", "the answer was cut off"},
+		{"worker_lost", "the server or its worker died while it looked"},
+		{"secret_missing", "a secret is missing"}
+	};
+
+	if (outcome->verdict == AL_VERDICT_REJECTED && strcmp(outcome->category, "absent") != 0)
+		return psprintf("it is there, and says that it has failed (%s)", outcome->category);
+	if (outcome->verdict == AL_VERDICT_IN_PROGRESS)
+		return psprintf("it is there, and not done yet (%s)", outcome->category);
+	for (int i = 0; i < lengthof(words); i++)
+	{
+		if (strcmp(outcome->category, words[i][0]) == 0)
+			return words[i][1];
+	}
+	if (evidence->head_complete)
+		return psprintf("HTTP %d, which proves nothing", evidence->status);
+	return category_words(outcome, evidence, tool);
+}
+
 /* Names an action for a sentence. */
 static char *
 subject_of(const AlStory *story)
@@ -294,7 +367,9 @@ next_look(const AlStory *story)
 							story->next_at > 0 && story->next_at != DT_NOEND ? psprintf(" at %s", al_words_time(story->next_at)) : "",
 							story->action_id);
 		case AL_STEP_LOOKUP:
-			return pstrdup("The ledger looks it up at the provider.");
+			return psprintf("The ledger looks it up at the provider%s.",
+							story->next_at > al_clock_now() && story->next_at != DT_NOEND
+							? psprintf(" at %s", al_words_time(story->next_at)) : "");
 		case AL_STEP_BLOCKED:
 			return pstrdup("A person has to mend something first.");
 		default:

@@ -9,6 +9,7 @@
 #include "postgres.h"
 #include "datatype/timestamp.h"
 
+#include "ledger.h"
 #include "registry.h"
 #include "rules/policy.h"
 
@@ -60,6 +61,12 @@ extern char *al_words_outcome(const AlDecision *decision, const AlOutcome *outco
 
 /* The error_message of an action after somebody reported an outcome; NULL when it is confirmed. */
 extern char *al_words_reported(const AlDecision *decision, const AlOutcome *outcome, const char *who, int sends);
+/* The same after a lookup, which standing counts; NULL when it is confirmed. */
+extern char *al_words_lookup(const AlDecision *decision, const AlOutcome *outcome, const AlEvidence *evidence,
+							 const AlTool *tool, const AlStanding *standing);
+
+/* The error_message of an action that cannot be looked up, and why. */
+extern char *al_words_unseen(const AlDecision *decision, int sends, const char *why);
 
 /* The error_message of an action that a definition keeps from being sent, and what mends it. */
 extern char *al_words_blocked(const char *category, const char *detail);

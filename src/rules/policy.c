@@ -46,6 +46,8 @@ typedef enum Cell
 	FAIL_REJECTED,
 	FAIL_RETRIES,				/* nothing happened, and no try is left */
 	FAIL_NO_ANSWER,				/* no effect is possible, and no answer came */
+	FAIL_ABSENT,				/* proved not to have happened */
+	RESEND_ELSE_FAIL,			/* the same, and one send more where the tool allows it */
 	FAIL_STOPPED				/* cancelled or expired */
 } Cell;
 
@@ -107,6 +109,20 @@ static const Cell table[AL_N_KNOWN][N_PRESSURES][N_COLUMNS] = {
 		[USED_UP]     = ROW(FAIL_NO_ANSWER,     LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, REVIEW),
 		[STOPPED]     = ROW(FAIL_STOPPED,       LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW, LOOKUP_ELSE_REVIEW),
 	},
+
+	/* a lookup proved the absence: nothing is open any more */
+	[AL_KNOWN_ABSENT] = {
+		[NO_PRESSURE] = ROW(RESEND_ELSE_FAIL,   RESEND_ELSE_FAIL,   RESEND_ELSE_FAIL,   RESEND_ELSE_FAIL,   FAIL_ABSENT),
+		[USED_UP]     = ROW_OF(FAIL_ABSENT),
+		[STOPPED]     = ROW_OF(FAIL_ABSENT),
+	},
+
+	/* it was done more than once: no lookup can tell which one counts */
+	[AL_KNOWN_SEVERAL] = {
+		[NO_PRESSURE] = ROW_OF(REVIEW),
+		[USED_UP]     = ROW_OF(REVIEW),
+		[STOPPED]     = ROW_OF(REVIEW),
+	},
 };
 
 /* From a row's status to a column's; terminal ones lead nowhere. */
@@ -145,10 +161,23 @@ static const char *const known_names[AL_N_KNOWN] = {
 	[AL_KNOWN_IN_PROGRESS] = "in_progress",
 	[AL_KNOWN_UNKNOWN] = "unknown",
 	[AL_KNOWN_UNKNOWN_ENDED] = "unknown_ended",
+	[AL_KNOWN_ABSENT] = "absent",
+	[AL_KNOWN_SEVERAL] = "several",
+};
+
+static const char *const sight_names[AL_N_SIGHTS] = {
+	[AL_FOUND_NOTHING_SURE] = "nothing_sure",
+	[AL_FOUND_CONFIRMED] = "confirmed",
+	[AL_FOUND_REJECTED] = "rejected",
+	[AL_FOUND_REJECTED_TRANSIENT] = "rejected_transient",
+	[AL_FOUND_IN_PROGRESS] = "in_progress",
+	[AL_FOUND_NONE] = "none",
+	[AL_FOUND_SEVERAL] = "several",
 };
 
 static AlKnown fold_first(const AlOutcome *outcome);
 static AlKnown fold_open(AlActionType type, AlKnown before, const AlOutcome *outcome);
+static AlKnown none_found(AlKnown before, const AlSighting *sighting);
 static AlKnown refused_later(AlActionType type);
 static Pressure pressure_of(const AlSituation *situation);
 static Column column_of(const AlSituation *situation);
@@ -165,17 +194,53 @@ al_policy_fold(AlActionType type, AlKnown before, const AlOutcome *outcome)
 
 	if (before == AL_KNOWN_CONFIRMED || outcome->verdict == AL_VERDICT_CONFIRMED)
 		return AL_KNOWN_CONFIRMED;
-	if (before == AL_KNOWN_REJECTED)
-		return AL_KNOWN_REJECTED;
+	if (before == AL_KNOWN_REJECTED || before == AL_KNOWN_SEVERAL)
+		return before;
 	if (conclusive)
 		return fold_first(outcome);
 	if (al_policy_is_open(before))
 		return fold_open(type, before, outcome);
 
-	/* A send that never left does not undo that an earlier one was refused. */
-	if (before == AL_KNOWN_REJECTED_TRANSIENT && outcome->verdict == AL_VERDICT_NOT_SENT)
+	/* A send that never left does not undo what is known of earlier ones. */
+	if ((before == AL_KNOWN_REJECTED_TRANSIENT || before == AL_KNOWN_ABSENT) &&
+		outcome->verdict == AL_VERDICT_NOT_SENT)
 		return before;
 	return fold_first(outcome);
+}
+
+/* Folds a lookup into what was known. */
+AlKnown
+al_policy_fold_lookup(AlActionType type, AlKnown before, const AlSighting *sighting)
+{
+	AlOutcome	found = {.conclusive = true};
+
+	if (!al_policy_is_open(before))
+		return before;
+	switch (sighting->finding)
+	{
+		case AL_FOUND_NOTHING_SURE:
+			return before;
+		case AL_FOUND_CONFIRMED:
+			found.verdict = AL_VERDICT_CONFIRMED;
+			break;
+		case AL_FOUND_REJECTED_TRANSIENT:
+			found.transient = true;
+			found.verdict = AL_VERDICT_REJECTED;
+			break;
+		case AL_FOUND_REJECTED:
+			found.verdict = AL_VERDICT_REJECTED;
+			break;
+		case AL_FOUND_IN_PROGRESS:
+			/* It does not re-open what has ended. */
+			found.conclusive = false;
+			found.verdict = AL_VERDICT_IN_PROGRESS;
+			break;
+		case AL_FOUND_NONE:
+			return none_found(before, sighting);
+		case AL_FOUND_SEVERAL:
+			return AL_KNOWN_SEVERAL;
+	}
+	return al_policy_fold(type, before, &found);
 }
 
 /* Says whether an effect may exist that nobody has confirmed. */
@@ -189,10 +254,12 @@ al_policy_is_open(AlKnown known)
 		case AL_KNOWN_REJECTED_TRANSIENT:
 		case AL_KNOWN_REJECTED:
 		case AL_KNOWN_CONFIRMED:
+		case AL_KNOWN_ABSENT:
 			return false;
 		case AL_KNOWN_IN_PROGRESS:
 		case AL_KNOWN_UNKNOWN:
 		case AL_KNOWN_UNKNOWN_ENDED:
+		case AL_KNOWN_SEVERAL:
 			break;
 	}
 	return true;
@@ -231,6 +298,32 @@ bool
 al_policy_may_move(AlStatus from, AlStatus to)
 {
 	return moves[from][to];
+}
+
+/* Spells a finding. */
+const char *
+al_sight_name(AlSightKind finding)
+{
+	if ((int) finding < 0 || (int) finding >= AL_N_SIGHTS)
+		return "invalid";
+	return sight_names[finding];
+}
+
+/* Reads a finding. */
+bool
+al_sight_parse(const char *name, AlSightKind *out)
+{
+	if (name == NULL)
+		return false;
+	for (int i = 0; i < AL_N_SIGHTS; i++)
+	{
+		if (strcmp(sight_names[i], name) == 0)
+		{
+			*out = (AlSightKind) i;
+			return true;
+		}
+	}
+	return false;
 }
 
 /* Spells what is known, as it is stored. */
@@ -300,6 +393,15 @@ fold_open(AlActionType type, AlKnown before, const AlOutcome *outcome)
 			break;
 	}
 	return before == AL_KNOWN_UNKNOWN_ENDED ? before : AL_KNOWN_UNKNOWN;
+}
+
+/* Gives what a whole answer without the object proves; before several it proves nothing. */
+static AlKnown
+none_found(AlKnown before, const AlSighting *sighting)
+{
+	if (before == AL_KNOWN_SEVERAL || !sighting->authoritative || !sighting->processed)
+		return before;
+	return sighting->never_sent ? AL_KNOWN_NOTHING : AL_KNOWN_ABSENT;
 }
 
 /* Gives what a refusal for good leaves known of an open outcome: a read has no effect to be unsure of. */
@@ -392,6 +494,12 @@ resolve(Cell cell, const AlSituation *situation)
 			return fail("retries_exhausted");
 		case FAIL_NO_ANSWER:
 			return fail("no_answer");
+		case RESEND_ELSE_FAIL:
+			if (situation->resend)
+				return (AlDecision) {AL_STATUS_PREPARED, AL_STEP_SEND, AL_WHEN_BACKOFF, NULL};
+			return fail("absent");
+		case FAIL_ABSENT:
+			return fail("absent");
 		case FAIL_STOPPED:
 			return fail(stop_code(situation->stop));
 	}

@@ -20,9 +20,11 @@ typedef enum AlKnown
 	AL_KNOWN_CONFIRMED,
 	AL_KNOWN_IN_PROGRESS,		/* the destination said it is at it */
 	AL_KNOWN_UNKNOWN,			/* may have happened */
-	AL_KNOWN_UNKNOWN_ENDED		/* may have happened, and re-sending has ended */
+	AL_KNOWN_UNKNOWN_ENDED,		/* may have happened, and re-sending has ended */
+	AL_KNOWN_ABSENT,			/* a lookup proved that it did not happen and will not */
+	AL_KNOWN_SEVERAL			/* a lookup found it more than once */
 } AlKnown;
-#define AL_N_KNOWN 8
+#define AL_N_KNOWN 10
 
 /* The idempotency key at the destination, now. */
 typedef enum AlKeyState
@@ -61,8 +63,9 @@ typedef enum AlStop
 
 /*
  * All that the decision depends on.  For an action whose unknown outcome
- * cannot be re-sent, budget is that of the lookups, not of the sends: the
- * caller supplies it, so that one spent send does not cut the lookups off.
+ * cannot be re-sent, budget is that of the lookups, where the tool has one, not
+ * of the sends: the caller supplies it, so that one spent send does not cut the
+ * lookups off.
  */
 typedef struct AlSituation
 {
@@ -72,6 +75,7 @@ typedef struct AlSituation
 	AlBudget	budget;
 	AlLookup	lookup;
 	AlStop		stop;
+	bool		resend;			/* the tool allows one send more after a proved absence, and it has not been used */
 } AlSituation;
 
 /* When the step is due. */
@@ -90,10 +94,32 @@ typedef struct AlDecision
 	AlStep		step;
 	AlWhen		when;
 	const char *error_code;		/* NULL, or rejected, retries_exhausted, no_answer,
-								 * cancelled, expired (failed); outcome_unknown
+								 * absent, cancelled, expired (failed); outcome_unknown
 								 * (submitted with an open outcome,
 								 * needs_reconciliation); static storage */
 } AlDecision;
+
+/* What a lookup found. */
+typedef enum AlSightKind
+{
+	AL_FOUND_NOTHING_SURE,		/* no answer, or one that proves nothing: look again */
+	AL_FOUND_CONFIRMED,			/* exactly one object, and it says that it was done */
+	AL_FOUND_REJECTED,			/* exactly one, and it says that it was refused or has failed */
+	AL_FOUND_REJECTED_TRANSIENT,	/* and that the same request may be accepted later */
+	AL_FOUND_IN_PROGRESS,		/* exactly one, not done yet */
+	AL_FOUND_NONE,				/* a whole answer without it */
+	AL_FOUND_SEVERAL			/* it was done more than once */
+} AlSightKind;
+#define AL_N_SIGHTS 7
+
+/* What a lookup proves, and what its answer can prove. */
+typedef struct AlSighting
+{
+	AlSightKind	finding;
+	bool		authoritative;	/* the tool declares that the destination shows what it has done */
+	bool		processed;		/* it began after the max processing time since the last send was over */
+	bool		never_sent;		/* nothing was sent from here: another place may have done so */
+} AlSighting;
 
 /*
  * Fold one more attempt into what was known.  Any confirmed is confirmed; else
@@ -105,9 +131,18 @@ typedef struct AlDecision
  * because it answers nothing.  Attempts of terminal knowledge (confirmed,
  * rejected) change nothing, except that confirmed always wins.  Of in_progress
  * and unknown the later one counts.  An unknown outcome is never conclusive,
- * whatever its flag says.
+ * whatever its flag says.  After several were found only a confirmation counts.
  */
 extern AlKnown al_policy_fold(AlActionType type, AlKnown before, const AlOutcome *outcome);
+
+/*
+ * Fold a lookup into what was known.  What it finds about exactly one object
+ * is conclusive for all sends.  That it finds none proves the absence only
+ * where the tool declares so and nothing can be in progress any more; then
+ * nothing earlier counts.  All else leaves what was known, and so does a lookup
+ * when there was nothing to look for.
+ */
+extern AlKnown al_policy_fold_lookup(AlActionType type, AlKnown before, const AlSighting *sighting);
 
 /* Whether an effect may exist that nobody has confirmed. */
 extern bool al_policy_is_open(AlKnown known);
@@ -125,6 +160,10 @@ extern bool al_policy_contradicts(AlStatus status, bool sole, const AlOutcome *o
 
 /* Whether an action may ever go from one status to another (same status: false for terminal ones only). */
 extern bool al_policy_may_move(AlStatus from, AlStatus to);
+
+/* Spelling of a finding; never NULL; and its reader. */
+extern const char *al_sight_name(AlSightKind finding);
+extern bool al_sight_parse(const char *name, AlSightKind *out);
 
 /* Spelling of the fold, as stored; never NULL; and its reader. */
 extern const char *al_known_name(AlKnown known);

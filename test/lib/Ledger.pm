@@ -17,7 +17,7 @@ use Time::HiRes qw(sleep time);
 
 our @EXPORT = qw(start_server start_provider truth truth_by_action effects poll poll_sql try_sql
   refund_service refund_tool action_row pid_of_dispatcher slow_wait_for_start
-  perform attempts_of settle received turns_pass start_raw_server);
+  perform attempts_of settle received looked turns_pass start_raw_server);
 
 # Start a server with the extension in database "postgres".
 #   fault => 1     the fault build
@@ -133,6 +133,7 @@ sub truth_by_action
 	for my $t (truth($p))
 	{
 		next unless defined $t->{action};
+		next if ($t->{op} // '') =~ /^lookup:/;
 		my ($id) = $t->{action} =~ m{/(\d+)$};
 		$by{$id}{ $t->{ev} }++;
 		$by{$id}{keys}{ $t->{key} }++ if defined $t->{key} && $t->{ev} eq 'received';
@@ -267,8 +268,22 @@ sub settle
 	die "$@: it is $is";
 }
 
-# The received lines of an action in a provider's truth log.
+# The received lines of an action in a provider's truth log, without lookups.
 sub received
+{
+	my ($p, $action_id) = @_;
+	return grep { $_->{op} !~ /^lookup:/ } arrived($p, $action_id);
+}
+
+# The received lines of the lookups of an action.
+sub looked
+{
+	my ($p, $action_id) = @_;
+	return grep { $_->{op} =~ /^lookup:/ } arrived($p, $action_id);
+}
+
+# The received lines of all requests that carry an action's number.
+sub arrived
 {
 	my ($p, $action_id) = @_;
 	return grep { $_->{ev} eq 'received' && ($_->{action} // '') =~ m{/\Q$action_id\E$} } truth($p);

@@ -8,7 +8,6 @@
 #include "truth.h"
 
 #define DEEP_LEVELS 20000
-#define LIST_LIMIT 100
 
 static void add_refund(const Answer *answer, Buf *out);
 static void add_refund_id(const Answer *answer, Buf *out);
@@ -148,14 +147,16 @@ answer_find(const Lookup *lookup)
 
 /* Renders an effect as a lookup shows it. */
 void
-answer_one(const Effect *effect, Buf *out)
+answer_one(const Effect *effect, const Lookup *lookup, Buf *out)
 {
 	const Op   *op = effect->op;
 	Slice		id = {op->id, op->id_len};
 
 	buf_add_literal(out, "{\"id\":\"re_");
 	buf_add_int(out, (int64_t) effect->id);
-	buf_add_literal(out, "\",\"object\":\"refund\",\"status\":\"succeeded\",\"amount\":");
+	buf_add_literal(out, "\",\"object\":\"refund\",\"status\":");
+	buf_add_json(out, (Slice) {lookup->status, strlen(lookup->status)});
+	buf_add_literal(out, ",\"amount\":");
 	if (effect->has_amount)
 		buf_add_int(out, effect->amount);
 	else
@@ -184,11 +185,11 @@ answer_list(const Lookup *lookup, Buf *out)
 	{
 		if (!is_visible(effect, lookup, now))
 			continue;
-		if (count == LIST_LIMIT)
+		if (count == lookup->limit)
 			break;
 		if (count++ > 0)
 			buf_addc(out, ',');
-		answer_one(effect, out);
+		answer_one(effect, lookup, out);
 	}
 	buf_adds(out, effect != NULL ? "],\"has_more\":true}" : "],\"has_more\":false}");
 }

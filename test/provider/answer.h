@@ -13,6 +13,8 @@ typedef struct Lookup
 {
 	Slice		id;
 	int64_t		hide_us;		/* younger effects are not shown */
+	int64_t		limit;			/* at most so many, 1 to 100 */
+	const char *status;			/* that they are shown with */
 } Lookup;
 
 typedef struct Head
@@ -27,7 +29,7 @@ typedef struct Head
 extern void answer_head(const Answer *answer, const Head *head, Buf *out);
 extern void answer_body(const Answer *answer, Buf *out);
 extern const Effect *answer_find(const Lookup *lookup);
-extern void answer_one(const Effect *effect, Buf *out);
+extern void answer_one(const Effect *effect, const Lookup *lookup, Buf *out);
 extern void answer_list(const Lookup *lookup, Buf *out);
 extern void answer_truth(bool self_open, Buf *out);
 

@@ -16,6 +16,7 @@ static uint64_t mix(uint64_t hash);
 
 static const Behaviour Behaviours[] = {
 	{"ok", ARG_NONE, true, DELAY_NONE, SHAPE_NORMAL, 200, BODY_OK},
+	{"show", ARG_TEXT, false, DELAY_NONE, SHAPE_NORMAL, 200, BODY_OK},
 	{"late", ARG_NUMBER, true, DELAY_AFTER, SHAPE_NORMAL, 200, BODY_OK},
 	{"slowexec", ARG_NUMBER, true, DELAY_BEFORE, SHAPE_NORMAL, 200, BODY_OK},
 	{"processing", ARG_NUMBER, true, DELAY_BEFORE, SHAPE_NORMAL, 200, BODY_OK},

@@ -17,6 +17,8 @@
 #include "timer.h"
 #include "truth.h"
 
+#define LIST_LIMIT 100			/* most effects in one answer */
+
 struct Exchange
 {
 	Conn	   *conn;			/* NULL: the client has gone */
@@ -33,6 +35,7 @@ struct Exchange
 	bool		looks_for_one;	/* a lookup of one operation, not of all */
 	Execute		how;
 	int64_t		hide_us;
+	int64_t		limit;
 	unsigned char body_hash[32];
 	Item		item;
 	Answer		answer;
@@ -167,6 +170,7 @@ exchange_new(Conn *conn, const HttpRequest *request)
 	x->executed = false;
 	x->how = (Execute) {.body_hash = x->body_hash};
 	x->hide_us = 0;
+	x->limit = LIST_LIMIT;
 	x->answer = (Answer) {.status = 200};
 	x->timer.place = 0;
 	x->middle.len = x->plan.len = x->lines.len = x->lookup.len = x->rest.len = 0;
@@ -233,6 +237,9 @@ pick(Exchange *x, const HttpRequest *request)
 	{
 		x->how.key_ttl_us = query_get_int(query, "key_ttl_ms", 0) * 1000;
 		x->hide_us = query_get_int(query, "hide_ms", 0) * 1000;
+		x->limit = query_get_int(query, "limit", LIST_LIMIT);
+		if (x->limit < 1 || x->limit > LIST_LIMIT)
+			x->limit = LIST_LIMIT;
 	}
 	x->how.keyed = x->keyed;
 	if (x->item.behaviour->executes && body_get(request->body, "amount", &BodyStore))
@@ -416,9 +423,11 @@ send_rest(void *owner)
 static void
 finish_lookup(Exchange *x, Buf *body)
 {
-	Lookup		lookup = {.hide_us = x->hide_us};
+	Lookup		lookup = {.hide_us = x->hide_us, .limit = x->limit, .status = "succeeded"};
 	const Effect *effect;
 
+	if (behaviour_is(&x->item, "show"))
+		lookup.status = x->item.text;
 	if (x->looks_for_one)
 		lookup.id = (Slice) {x->lookup.data, x->lookup.len};
 	if (x->mode == MODE_LIST)
@@ -429,7 +438,7 @@ finish_lookup(Exchange *x, Buf *body)
 	effect = answer_find(&lookup);
 	if (effect != NULL)
 	{
-		answer_one(effect, body);
+		answer_one(effect, &lookup, body);
 		return;
 	}
 	x->answer = (Answer) {.status = 404, .body = BODY_ERROR, .text = "not_found"};

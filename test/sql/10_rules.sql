@@ -65,13 +65,24 @@ SELECT action_type, key_state,
 FROM pg_temp.situation ORDER BY n;
 \x
 
+-- After a lookup: what it proves, and what follows.  One send more only where
+-- the tool allows it, and never of an irreversible action.
+SELECT f.finding, f.authoritative AS declared, f.processed, actionledger._fold_lookup('non_idempotent', 'unknown', f.finding, f.authoritative, f.processed) AS known,
+       actionledger._fold_lookup('non_idempotent', 'unknown_ended', f.finding, f.authoritative, f.processed) AS "after an end",
+       actionledger._fold_lookup('non_idempotent', 'unknown', f.finding, f.authoritative, f.processed, never_sent => true) AS "never sent"
+FROM (VALUES (1, 'nothing_sure', true, true), (2, 'confirmed', false, false), (3, 'rejected', false, false), (4, 'rejected_transient', false, false), (5, 'in_progress', false, false),
+    (6, 'several', false, false), (7, 'none', false, false), (8, 'none', true, false), (9, 'none', false, true), (10, 'none', true, true)) AS f(n, finding, authoritative, processed) ORDER BY n;
+SELECT known, action_type, resend, concat_ws(' ', d.status || '/' || d.next_step, d.due, d.error_code) AS decision
+FROM unnest('{absent,several}'::text[]) known, unnest('{idempotent,non_idempotent,irreversible}'::text[]) action_type, unnest('{f,t}'::bool[]) resend,
+     actionledger._decide(action_type, known, lookup => 'open', resend => resend) d ORDER BY 1, 2, 3;
+
 -- Two rules that hold in every situation: an action without proof of its end is
 -- never final, except a read, which has no effect; and what may not be sent
 -- again is not.
 SELECT count(*) AS situations,
-       count(*) FILTER (WHERE d.status IN ('confirmed', 'failed') AND known IN ('in_progress', 'unknown', 'unknown_ended')
+       count(*) FILTER (WHERE d.status IN ('confirmed', 'failed') AND known IN ('in_progress', 'unknown', 'unknown_ended', 'several')
                           AND action_type <> 'read_only') AS ended_without_proof,
-       count(*) FILTER (WHERE d.next_step IN ('send', 'resend') AND known IN ('unknown', 'unknown_ended')
+       count(*) FILTER (WHERE d.next_step IN ('send', 'resend') AND known IN ('unknown', 'unknown_ended', 'several')
                           AND (action_type = 'irreversible' OR action_type = 'non_idempotent' AND key_state <> 'open')) AS sent_without_cover,
        count(*) FILTER (WHERE d.next_step IN ('send', 'resend') AND stop <> 'no') AS sent_after_stop
 FROM unnest(enum_range(NULL::actionledger.action_type)::text[]) action_type,
@@ -104,4 +115,5 @@ SELECT actionledger._canonical('{"a": 1.0, "b": 2}') = actionledger._canonical('
 SELECT test.fails($$SELECT actionledger._classify('exploded', 1, true, 200)$$);
 SELECT test.fails($$SELECT actionledger._decide('reversible', 'unknown')$$);
 SELECT test.fails($$SELECT actionledger._decide('read_only', 'unknown', lookup => 'maybe')$$);
+SELECT test.fails($$SELECT actionledger._fold_lookup('read_only', 'unknown', 'maybe')$$);
 SELECT test.fails($$SELECT actionledger._backoff(1, '0 s', '1 s', 0.5)$$);

@@ -59,13 +59,30 @@ SELECT pg_temp.wrong(input => i) FROM unnest(ARRAY['[]', 'true', '{"type": "arra
 -- Options.
 SELECT pg_temp.wrong(o) FROM unnest(ARRAY['[]', '{"time_out": "1s"}', '{"outcome": {}}', '{"outcome": [{"status": 200}]}', '{"outcome": [{"verdict": "not_sent"}]}', '{"outcome": [{"verdict": "unknown", "conclusive": true}]}',
     '{"outcome": [{"verdict": "confirmed", "transient": true}]}', '{"outcome": [{"status": "4x", "verdict": "unknown"}]}', '{"outcome": [{"status": "500-400", "verdict": "unknown"}]}', '{"outcome": [{"status": 99, "verdict": "unknown"}]}',
-    '{"outcome": [{"header": "a b", "verdict": "unknown"}]}', '{"outcome": [{"if": "$..x ?", "verdict": "unknown"}]}', '{"outcome": [{"verdict": "unknown", "category": "Bad One"}]}', '{"outcome": [{"verdict": "unknown", "when": 1}]}', '{"lookup": {}}', '{"approval": "always"}', '{"check_function": "f"}', '{"handlers": {}}',
+    '{"outcome": [{"header": "a b", "verdict": "unknown"}]}', '{"outcome": [{"if": "$..x ?", "verdict": "unknown"}]}', '{"outcome": [{"verdict": "unknown", "category": "Bad One"}]}', '{"outcome": [{"verdict": "unknown", "when": 1}]}', '{"approval": "always"}', '{"check_function": "f"}', '{"handlers": {}}',
     '{"timeout": 20}', '{"timeout": "20"}', '{"timeout": "20 s"}', '{"timeout": "0s"}', '{"timeout": "2h"}', '{"timeout": "99999999999999999999s"}', '{"timeout": "1s", "connect_timeout": "2s"}',
     '{"max_processing": "-1s"}', '{"retry": {"attempts": 0}}', '{"retry": {"attempts": 101}}', '{"retry": {"attempts": "3"}}', '{"retry": {"base": "10s", "cap": "5s"}}', '{"retry": {"tries": 3}}', '{"retry": 3}',
     '{"expires_after": "10ms"}', '{"owner": "regress_al_nobody_at_all"}', '{"owner": 7}', '{"summary": "{nope}"}', '{"summary": "{_key}"}', '{"summary": ""}', '{"target": "{secret}", "sensitive": ["/secret"]}',
     '{"sensitive": "/a"}', '{"sensitive": ["a"]}', '{"sensitive": ["/nope"]}', '{"sensitive": ["/a~2"]}', '{"external_ref": "$.["}', '{"external_ref": ""}', '{"result": 1}',
     '{"json": {"x": "{nope}"}}', '{"json": {"{a}": 1}}', '{"json": {"x": "{secret:key}"}}', '{"json": null}', '{"json": {}, "form": {}}', '{"form": []}', '{"form": {"x": [{"y": "{nope}"}]}}',
     '{"headers": {"X-A": "{nope}"}}', '{"headers": {"X-A": "a\nb"}}', '{"headers": {"Content-Length": "1"}}', '{"headers": {"Idempotency-Key": "mine"}}', '{"idempotency": {"body": "a"}}', '{"idempotency": {"headers": "X"}}']) o;
+
+-- Lookups: what cannot prove what it says is refused.
+SELECT actionledger.create_tool('tl_lookup', 'tl', 'POST /refunds', input => '{"properties": {"a": {"type": "string"}}}', options => '{"external_ref": "$.id",
+    "lookup": {"request": "GET /refunds?limit=100{&a}", "match": "strict $.data[*] ? (@.metadata.key == $_key && @.a == $a)", "more": "$.has_more", "every": "5s", "attempts": 6, "window": "2d",
+        "absence": "authoritative", "resend": true, "outcome": [{"if": "$.status == \"failed\"", "verdict": "rejected"}]}}');
+SELECT actionledger.create_tool('tl_lookup_path', 'tl', 'POST /refunds', options => '{"lookup": {"request": "GET /refunds/{_key}{?_identity,_action_id,_run_id,_external_ref}", "match": "$",
+    "absence": {"status": 404, "if": "$.error.code == \"not_found\""}}}');
+SELECT actionledger.create_tool('tl_lookup_there', 'tl', 'POST /refunds', 'irreversible', options => '{"lookup": {"request": "GET {_location}", "match": "$ ? (@.id == $_identity || @.text == \"$x /* \")"}}');
+SELECT pg_temp.wrong(format('{"lookup": %s}', o)) FROM unnest(ARRAY['{}', '[]', '7', '{"match": "$"}', '{"request": "GET /x"}', '{"request": "POST /x", "match": "$"}', '{"request": "HEAD /x", "match": "$"}', '{"request": "GET x", "match": "$"}',
+    '{"request": "GET /x/{nope}", "match": "$"}', '{"request": "GET /x/{_location}", "match": "$"}', '{"request": "GET /x/../y", "match": "$"}', '{"request": "GET /x", "match": "$.["}', '{"request": "GET /x", "match": "$ ? (@.k == $nope)"}',
+    '{"request": "GET /x", "match": "$ ? (@.k == $_nope)"}', '{"request": "GET /x", "match": "$ ? (@.k == $\"a\")"}', '{"request": "GET /x", "match": "$", "more": "$ ? (@.k == $nope)"}',
+    '{"request": "GET /x", "match": "$", "absence": "authoritative"}', '{"request": "GET /x", "match": "$ ? (@.data[*].k == $_key)", "absence": "authoritative"}', '{"request": "GET /x", "match": "($.data[*] ? (@.k == $_key))", "absence": "authoritative"}',
+    '{"request": "GET /x", "match": "$", "absence": "never"}', '{"request": "GET /x", "match": "$", "absence": true}', '{"request": "GET /x", "match": "$", "absence": {}}', '{"request": "GET /x", "match": "$", "absence": {"status": "4xx"}}',
+    '{"request": "GET /x", "match": "$", "absence": {"status": 429}}', '{"request": "GET /x", "match": "$", "absence": {"status": 404, "verdict": "rejected"}}', '{"request": "GET /x", "match": "$", "resend": true}',
+    '{"request": "GET /x", "match": "$", "every": 5}', '{"request": "GET /x", "match": "$", "attempts": 0}', '{"request": "GET /x", "match": "$", "window": "31d"}', '{"request": "GET /x", "match": "$", "outcome": [{"verdict": "not_sent"}]}',
+    '{"request": "GET /x", "match": "$", "pages": 3}']) o;
+SELECT pg_temp.wrong('{"lookup": {"request": "GET /x", "match": "$.d[*]", "absence": "authoritative", "resend": true}}', type => 'irreversible');
 
 -- What only a tool and its service together show.
 SELECT pg_temp.wrong(service => 'tl_body', request => 'DELETE /x{?a,secret}');

@@ -33,11 +33,9 @@ CREATE SCHEMA stage;
 CREATE TABLE stage.provider AS SELECT '%s'::text AS url, 'ok'::text AS behaviour;
 CREATE FUNCTION stage.service() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE provider text := (SELECT url FROM stage.provider);
-	keys jsonb := NEW.options -> 'idempotency';
 BEGIN
 	IF NEW.options ? 'tls' THEN RETURN NEW; END IF;
-	NEW.base_url := provider || CASE WHEN keys IS NULL OR keys = '"none"' THEN '/unkeyed' ELSE '/keyed' END ||
-		regexp_replace(replace(replace(NEW.base_url, provider || '/unkeyed', 'x://x'), provider || '/keyed', 'x://x'), '^\w+://[^/]*', '');
+	NEW.base_url := provider || regexp_replace(NEW.base_url, '^\w+://[^/]*', '');
 	NEW.options := '{"allow_private": true}' || NEW.options;
 	RETURN NEW;
 END$$;
@@ -45,7 +43,10 @@ CREATE TRIGGER stage BEFORE INSERT OR UPDATE ON actionledger.service FOR EACH RO
 CREATE FUNCTION stage.action() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE keys jsonb := (SELECT coalesce(t.options -> 'idempotency', s.options -> 'idempotency')
 	FROM actionledger.tool t JOIN actionledger.service s USING (service_id) WHERE t.tool_id = NEW.tool_id);
+	provider text := (SELECT url FROM stage.provider);
 BEGIN
+	-- Lookups go to the provider without a mode.
+	NEW.url := replace(NEW.url, provider, provider || CASE WHEN keys IS NULL OR keys = '"none"' THEN '/unkeyed' ELSE '/keyed' END);
 	NEW.url := NEW.url || CASE WHEN NEW.url LIKE '%%?%%' THEN '&' ELSE '?' END || 'do=' || (SELECT behaviour FROM stage.provider) ||
 		coalesce('&key_header=' || (keys ->> 'header'), '&key_field=' || (keys ->> 'body'), '&key_query=' || (keys ->> 'query'), '');
 	RETURN NEW;
@@ -197,8 +198,8 @@ sub psql
 	$err =~ s/^psql:<stdin>:\d+: //gm;
 	$err =~ s/^(ERROR|WARNING|NOTICE):  \w{5}: /$1:  /gm;
 	$err =~ s/^(LOCATION|CONTEXT): .*\n//gm;
-	$out =~ s{\Q$world->{provider}{url}\E/(un)?keyed}{https://api.example.com}g;
-	$err =~ s{\Q$world->{provider}{url}\E/(un)?keyed}{https://api.example.com}g;
+	$out =~ s{\Q$world->{provider}{url}\E(/(un)?keyed)?}{https://api.example.com}g;
+	$err =~ s{\Q$world->{provider}{url}\E(/(un)?keyed)?}{https://api.example.com}g;
 	$state = 'psql' if $failed && !defined $state;
 	return ($state // '', $failed ? $out . $err : $err . $out);
 }
@@ -307,7 +308,7 @@ sub check_tables
 	is_deeply(\%told, \%columns, 'operations: views and their columns');
 
 	my @options;
-	for my $file (qw(src/definition_service.c src/definition_tool.c src/definition_key.c))
+	for my $file (qw(src/definition_service.c src/definition_tool.c src/definition_key.c src/definition_lookup.c))
 	{
 		push @options, slurp_file($file) =~ /AL_OPTION_(?:TEXT_AT|BOOL_AT|INT_AT|DURATION_AT|READ_BY)\("(\w+)"/g;
 	}

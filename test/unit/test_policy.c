@@ -25,6 +25,7 @@ static void check_moves(void);
 static void check_open(void);
 static void check_contradictions(void);
 static void check_fold(void);
+static void check_lookups(void);
 static void check_histories(void);
 
 int
@@ -36,6 +37,7 @@ main(void)
 	check_open();
 	check_contradictions();
 	check_fold();
+	check_lookups();
 	check_histories();
 	return done_testing();
 }
@@ -94,6 +96,18 @@ stop_code(AlStop stop)
 	return stop == AL_STOP_CANCELLED ? "cancelled" : "expired";
 }
 
+/*
+ * Proved absent: one send more if the tool allows it and nobody wants the action
+ * to end, never an irreversible one; else it has failed.
+ */
+static AlDecision
+expect_absent(const AlSituation *s)
+{
+	bool		once_more = s->resend && s->type != AL_TYPE_IRREVERSIBLE && s->stop == AL_STOP_NO && s->budget == AL_BUDGET_OPEN;
+
+	return once_more ? say(AL_STATUS_PREPARED, AL_STEP_SEND, AL_WHEN_BACKOFF, NULL) : failed("absent");
+}
+
 /* Nothing is unknown: all kinds of action are alike. */
 static AlDecision
 expect_nothing_open(const AlSituation *s)
@@ -102,6 +116,8 @@ expect_nothing_open(const AlSituation *s)
 		return say(AL_STATUS_CONFIRMED, AL_STEP_NONE, AL_WHEN_NEVER, NULL);
 	if (s->known == AL_KNOWN_REJECTED)
 		return failed("rejected");
+	if (s->known == AL_KNOWN_ABSENT)
+		return expect_absent(s);
 	if (s->stop != AL_STOP_NO)
 		return failed(stop_code(s->stop));
 	if (s->known == AL_KNOWN_NOTHING)
@@ -156,6 +172,8 @@ expect_irreversible(const AlSituation *s)
 static AlDecision
 expect(const AlSituation *s)
 {
+	if (s->known == AL_KNOWN_SEVERAL)	/* "More than one: review" */
+		return person();
 	if (s->known != AL_KNOWN_UNKNOWN && s->known != AL_KNOWN_IN_PROGRESS && s->known != AL_KNOWN_UNKNOWN_ENDED)
 		return expect_nothing_open(s);
 	if (s->type == AL_TYPE_READ_ONLY)
@@ -169,7 +187,7 @@ expect(const AlSituation *s)
 
 /* ---- The full product ---- */
 
-#define N_SITUATIONS (AL_N_ACTION_TYPES * AL_N_KNOWN * AL_N_KEY_STATES * AL_N_BUDGETS * AL_N_LOOKUPS * AL_N_STOPS)
+#define N_SITUATIONS (AL_N_ACTION_TYPES * AL_N_KNOWN * AL_N_KEY_STATES * AL_N_BUDGETS * AL_N_LOOKUPS * AL_N_STOPS * 2)
 
 /* The n-th situation of the full product. */
 static AlSituation
@@ -187,7 +205,9 @@ situation(int n)
 	n /= AL_N_BUDGETS;
 	s.lookup = (AlLookup) (n % AL_N_LOOKUPS);
 	n /= AL_N_LOOKUPS;
-	s.stop = (AlStop) n;
+	s.stop = (AlStop) (n % AL_N_STOPS);
+	n /= AL_N_STOPS;
+	s.resend = n != 0;
 	return s;
 }
 
@@ -200,8 +220,8 @@ describe(const AlSituation *s)
 	static const char *const STOP[] = {"no stop", "cancelled", "expired"};
 	static char text[192];
 
-	snprintf(text, sizeof(text), "%s, %s, %s, budget %s, %s, %s", al_type_name(s->type), al_known_name(s->known),
-			 KEY[s->key], s->budget == AL_BUDGET_OPEN ? "open" : "used up", LOOKUP[s->lookup], STOP[s->stop]);
+	snprintf(text, sizeof(text), "%s, %s, %s, budget %s, %s, %s%s", al_type_name(s->type), al_known_name(s->known),
+			 KEY[s->key], s->budget == AL_BUDGET_OPEN ? "open" : "used up", LOOKUP[s->lookup], STOP[s->stop], s->resend ? ", one send more allowed" : "");
 	return text;
 }
 
@@ -242,7 +262,7 @@ check_decisions(void)
 static bool
 is_open(AlKnown known)
 {
-	return known == AL_KNOWN_IN_PROGRESS || known == AL_KNOWN_UNKNOWN || known == AL_KNOWN_UNKNOWN_ENDED;
+	return known == AL_KNOWN_IN_PROGRESS || known == AL_KNOWN_UNKNOWN || known == AL_KNOWN_UNKNOWN_ENDED || known == AL_KNOWN_SEVERAL;
 }
 
 /* The pairs of status and step that the vocabulary allows the table to give. */
@@ -284,6 +304,8 @@ claim(const AlSituation *s, AlDecision d)
 	tap_cell(!(s->stop != AL_STOP_NO && d.status == AL_STATUS_SUBMITTED), "submitted after a stop: %s", describe(s));
 	tap_cell(!(sends && s->budget == AL_BUDGET_USED_UP && s->known != AL_KNOWN_NOTHING), "sent without budget: %s", describe(s));
 	tap_cell(!(sends && s->known == AL_KNOWN_UNKNOWN_ENDED), "sent after re-sending ended: %s", describe(s));
+	tap_cell(!(sends && s->known == AL_KNOWN_SEVERAL), "sent after it was found several times: %s", describe(s));
+	tap_cell(!(sends && s->known == AL_KNOWN_ABSENT && (!s->resend || s->type == AL_TYPE_IRREVERSIBLE)), "sent after an absence though that is not allowed: %s", describe(s));
 	tap_cell(!(d.step == AL_STEP_LOOKUP && s->lookup != AL_LOOKUP_OPEN), "lookup without a lookup budget: %s", describe(s));
 	tap_cell(is_designed_pair(d.status, d.step), "%s/%s is no pair of the vocabulary: %s", al_status_name(d.status), al_step_name(d.step), describe(s));
 
@@ -409,8 +431,8 @@ expect_fold(AlActionType type, AlKnown before, const AlOutcome *o)
 
 	if (before == AL_KNOWN_CONFIRMED || o->verdict == AL_VERDICT_CONFIRMED)
 		return BIT(AL_KNOWN_CONFIRMED);
-	if (before == AL_KNOWN_REJECTED)
-		return BIT(AL_KNOWN_REJECTED);
+	if (before == AL_KNOWN_REJECTED || before == AL_KNOWN_SEVERAL)
+		return BIT(before);
 
 	if (o->verdict == AL_VERDICT_UNKNOWN)
 	{
@@ -437,6 +459,8 @@ expect_fold(AlActionType type, AlKnown before, const AlOutcome *o)
 		return BIT(before) | (o->ends_resending ? BIT(AL_KNOWN_UNKNOWN_ENDED) : 0);
 	if (o->verdict == AL_VERDICT_REJECTED)
 		return BIT(AL_KNOWN_REJECTED_TRANSIENT);
+	if (before == AL_KNOWN_ABSENT)	/* earlier sends were delivered, and had no effect */
+		return BIT(AL_KNOWN_ABSENT) | (o->conclusive ? BIT(AL_KNOWN_NOT_SENT) : 0);
 	if (before == AL_KNOWN_REJECTED_TRANSIENT)	/* not every send was proven undelivered */
 		return BIT(AL_KNOWN_REJECTED_TRANSIENT) | (o->conclusive ? BIT(AL_KNOWN_NOT_SENT) : 0);
 	return BIT(AL_KNOWN_NOT_SENT);
@@ -479,6 +503,74 @@ check_fold(void)
 		tap_cell(al_policy_fold(type, before, &o) == got, "%s + %s: configuration, event or category changes the fold", al_known_name(before), al_verdict_name(verdict));
 	}
 	tap_group_end();
+}
+
+/* ---- Lookups ---- */
+
+/* What the prose says is known after a lookup, finding by finding. */
+static AlKnown
+expect_lookup(AlActionType type, AlKnown before, const AlSighting *s)
+{
+	bool		proof = s->authoritative && s->processed;
+
+	(void) type;
+	if (!is_open(before))		/* nothing was looked for */
+		return before;
+	if (s->finding == AL_FOUND_CONFIRMED)
+		return AL_KNOWN_CONFIRMED;
+	if (before == AL_KNOWN_SEVERAL)	/* a person decides, whatever else is found */
+		return AL_KNOWN_SEVERAL;
+	if (s->finding == AL_FOUND_SEVERAL)
+		return AL_KNOWN_SEVERAL;
+	if (s->finding == AL_FOUND_REJECTED)
+		return AL_KNOWN_REJECTED;
+	if (s->finding == AL_FOUND_REJECTED_TRANSIENT)
+		return AL_KNOWN_REJECTED_TRANSIENT;
+	if (s->finding == AL_FOUND_IN_PROGRESS)	/* what has ended stays ended */
+		return before == AL_KNOWN_UNKNOWN_ENDED ? AL_KNOWN_UNKNOWN_ENDED : AL_KNOWN_IN_PROGRESS;
+	if (s->finding == AL_FOUND_NONE && proof)
+		return s->never_sent ? AL_KNOWN_NOTHING : AL_KNOWN_ABSENT;
+	return before;
+}
+
+/* Every cell of a lookup's fold, and what never follows from one. */
+static void
+check_lookups(void)
+{
+	tap_group("type x known x finding x authoritative x processed x never sent fold as the prose says");
+	for (int cell = 0; cell < AL_N_ACTION_TYPES * AL_N_KNOWN * AL_N_SIGHTS * 8; cell++)
+	{
+		AlActionType type = (AlActionType) (cell % AL_N_ACTION_TYPES);
+		AlKnown		before = (AlKnown) (cell / AL_N_ACTION_TYPES % AL_N_KNOWN);
+		int			flags = cell / AL_N_ACTION_TYPES / AL_N_KNOWN / AL_N_SIGHTS;
+		AlSighting	s = {
+			(AlSightKind) (cell / AL_N_ACTION_TYPES / AL_N_KNOWN % AL_N_SIGHTS),
+			(flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0
+		};
+		AlKnown		got = al_policy_fold_lookup(type, before, &s);
+		AlKnown		want = expect_lookup(type, before, &s);
+
+		tap_cell(got == want, "%s: %s + %s%s%s%s gives %s, expected %s", al_type_name(type), al_known_name(before),
+				 al_sight_name(s.finding), s.authoritative ? " authoritative" : "", s.processed ? " processed" : "",
+				 s.never_sent ? " never sent" : "", al_known_name(got), al_known_name(want));
+		tap_cell(!(got == AL_KNOWN_ABSENT && before != AL_KNOWN_ABSENT && !(s.authoritative && s.processed)),
+				 "absent without proof: %s + %s", al_known_name(before), al_sight_name(s.finding));
+		tap_cell(!(got == AL_KNOWN_CONFIRMED && before != AL_KNOWN_CONFIRMED && s.finding != AL_FOUND_CONFIRMED),
+				 "confirmed by what was not found: %s + %s", al_known_name(before), al_sight_name(s.finding));
+		tap_cell(!(is_open(before) && !is_open(got) && (s.finding == AL_FOUND_NOTHING_SURE || s.finding == AL_FOUND_IN_PROGRESS)),
+				 "settled by a lookup that proves nothing: %s + %s", al_known_name(before), al_sight_name(s.finding));
+	}
+	tap_group_end();
+
+	tap_group("spelling of a finding is read back");
+	for (int sight = 0; sight < AL_N_SIGHTS; sight++)
+	{
+		AlSightKind back = (AlSightKind) ((sight + 1) % AL_N_SIGHTS);
+
+		tap_cell(al_sight_parse(al_sight_name((AlSightKind) sight), &back) && back == (AlSightKind) sight, "%s", al_sight_name((AlSightKind) sight));
+	}
+	tap_group_end();
+	ok(!al_sight_parse("maybe", &(AlSightKind) {0}) && !al_sight_parse(NULL, &(AlSightKind) {0}), "no other word is a finding");
 }
 
 /* ---- Random histories ---- */
