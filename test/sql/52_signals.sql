@@ -1,6 +1,7 @@
 -- How tools do: each number of the view from rows that are known.
 \a
 \t
+SET client_min_messages = error;
 SELECT actionledger.create_service('sg', 'https://api.example.invalid');
 SELECT actionledger.create_tool('sg_pay', 'sg', 'POST /pay', identity => 'sg:{id}', input => '{"required": ["id"], "properties": {"id": {"type": "string"}}}', options => '{"timeout": "8s"}');
 SELECT actionledger.create_tool('sg_quiet', 'sg', 'POST /quiet');
