@@ -131,6 +131,8 @@ CREATE TABLE actionledger.action (
     session_by       text,
     actor            text,
     owner            text,
+    approver         text,
+    approval_reason  text,
     summary          text,
     target           text,
     method           text NOT NULL,
@@ -147,6 +149,7 @@ CREATE TABLE actionledger.action (
     lookup_ends_at   timestamptz,
     doubted_at       timestamptz,
     cancelled_at     timestamptz,
+    approve_by       timestamptz,
     finished_at      timestamptz,
     status           actionledger.status NOT NULL,
     next_step        actionledger.next_step NOT NULL,
@@ -179,6 +182,10 @@ COMMENT ON COLUMN actionledger.action.absences IS 'How often a lookup has proved
 COMMENT ON COLUMN actionledger.action.args_hash IS 'SHA-256 of the canonical arguments (RFC 8785)';
 COMMENT ON COLUMN actionledger.action.headers IS 'Frozen header lines, secrets by reference';
 COMMENT ON COLUMN actionledger.action.confirmed_by IS 'What confirmed it: response, replay, lookup, callback, executor or person';
+COMMENT ON COLUMN actionledger.action.approve_by IS 'Until when somebody may approve; NULL: nobody needs to, or somebody has. While it is set nothing is sent, whatever else the row says';
+COMMENT ON COLUMN actionledger.action.approver IS 'Role whose members may approve; NULL: the owner, or an operator';
+COMMENT ON COLUMN actionledger.action.approval_reason IS 'Why somebody has to approve; NULL: nobody has to';
+COMMENT ON COLUMN actionledger.action.not_before IS 'Not sent before, as the caller asked';
 CREATE UNIQUE INDEX action_identity ON actionledger.action (service_id, identity);
 CREATE INDEX action_run ON actionledger.action (run_id, step) WHERE run_id IS NOT NULL;
 

@@ -62,7 +62,7 @@ CREATE VIEW actionledger.pending WITH (security_barrier) AS
     SELECT a.action_id, date_trunc('second', now() - a.created_at) AS age, t.name AS tool, a.summary, a.next_step,
            CASE a.next_step
                WHEN 'blocked' THEN coalesce(a.error_message, a.error_code, 'a person')
-               WHEN 'approve' THEN 'approval'
+               WHEN 'approve' THEN 'approval by ' || coalesce(a.approver, a.owner || ' or an operator', 'an operator')
                ELSE CASE
                    WHEN p.sends THEN 'paused: ' || p.reason
                    WHEN x.trouble IS NOT NULL AND coalesce(d.held_at, d.next_at) <= clock_timestamp() THEN 'dispatcher: ' || x.trouble

@@ -21,7 +21,7 @@
 
 PG_FUNCTION_INFO_V1(al_sql_may_see);
 
-static Oid	resolve_function(void);
+static bool may_execute(Oid role, const char *name, const Oid *types, int n);
 
 /* Finds the owner of the ledger's tables. */
 Oid
@@ -64,18 +64,16 @@ al_role_is(Oid role, const char *name)
 bool
 al_is_operator(Oid role)
 {
-	Oid			function;
+	Oid			types[] = {INT8OID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, BOOLOID};
 
-	if (superuser_arg(role))
-		return true;
-	function = resolve_function();
-#if PG_VERSION_NUM >= 160000
-	return OidIsValid(function) &&
-		object_aclcheck(ProcedureRelationId, function, role, ACL_EXECUTE) == ACLCHECK_OK;
-#else
-	return OidIsValid(function) &&
-		pg_proc_aclcheck(function, role, ACL_EXECUTE) == ACLCHECK_OK;
-#endif
+	return superuser_arg(role) || may_execute(role, "resolve", types, lengthof(types));
+}
+
+/* Tells whether a role speaks for others; a superuser is taken for one that does. */
+bool
+al_speaks_for_others(Oid role)
+{
+	return may_execute(role, "speak_for_others", NULL, 0);
 }
 
 /* Tells whether a role may see an action. */
@@ -95,15 +93,21 @@ al_sql_may_see(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(al_may_see(GetUserId(), requested_by, owner));
 }
 
-/* Finds actionledger.resolve, whose EXECUTE privilege makes an operator. */
-static Oid
-resolve_function(void)
+/* Tells whether a role may execute a function of the extension, which is how such rights are given. */
+static bool
+may_execute(Oid role, const char *name, const Oid *types, int n)
 {
-	Oid			types[] = {INT8OID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, BOOLOID};
-	oidvector  *vector = buildoidvector(types, lengthof(types));
+	oidvector  *vector = buildoidvector(types, n);
 	Oid			namespace_id = get_namespace_oid("actionledger", true);
+	Oid			function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+										   CStringGetDatum(name), PointerGetDatum(vector),
+										   ObjectIdGetDatum(namespace_id));
 
-	return GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
-						   CStringGetDatum("resolve"), PointerGetDatum(vector),
-						   ObjectIdGetDatum(namespace_id));
+#if PG_VERSION_NUM >= 160000
+	return OidIsValid(function) &&
+		object_aclcheck(ProcedureRelationId, function, role, ACL_EXECUTE) == ACLCHECK_OK;
+#else
+	return OidIsValid(function) &&
+		pg_proc_aclcheck(function, role, ACL_EXECUTE) == ACLCHECK_OK;
+#endif
 }

@@ -20,6 +20,12 @@ extern bool al_role_is(Oid role, const char *name);
 /* An operator may decide about any action: whoever may execute actionledger.resolve. */
 extern bool al_is_operator(Oid role);
 
+/*
+ * Whether a role is a pooled one, behind which are persons or agents that it
+ * names as actor: whoever may execute actionledger.speak_for_others.
+ */
+extern bool al_speaks_for_others(Oid role);
+
 /* Whether a role may see an action: its requester, the tool's owner, an operator. */
 extern bool al_may_see(Oid role, const char *requested_by, const char *owner);
 

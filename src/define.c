@@ -402,6 +402,13 @@ write_tool(const char *name, const char *service, const char *request, const cha
 				 errdetail("At \"/owner\": role \"%s\" does not exist.", def->owner),
 				 errhint("Create the role, or name the one whose members look after this tool.")));
 
+	if (def->approval_by != NULL && !OidIsValid(get_role_oid(def->approval_by, true)))
+		ereport(ERROR,
+				(errcode(AL_ERR_INVALID_DEFINITION),
+				 errmsg("approver of tool \"%s\" is not a role", name),
+				 errdetail("At \"/approval/by\": role \"%s\" does not exist.", def->approval_by),
+				 errhint("Create the role, or name the one whose members approve.")));
+
 	al_session_begin(&session, true);
 	values[0] = CStringGetTextDatum(name);
 	values[1] = CStringGetTextDatum(service);

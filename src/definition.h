@@ -111,6 +111,15 @@ typedef enum AlBodyKind
 	AL_BODY_NONE				/* GET, HEAD, DELETE without a template */
 } AlBodyKind;
 
+/* Which actions of a tool wait for a person. */
+typedef enum AlApprovalPolicy
+{
+	AL_APPROVAL_BY_READINESS,	/* nothing is said: all of them while a consequential tool is not ready */
+	AL_APPROVAL_NEVER,
+	AL_APPROVAL_ALWAYS,
+	AL_APPROVAL_IF				/* those whose arguments the condition holds for */
+} AlApprovalPolicy;
+
 typedef struct AlToolDef
 {
 	char	   *name;
@@ -138,6 +147,10 @@ typedef struct AlToolDef
 	int64		cap_ms;			/* default 30 s */
 	int64		window_ms;		/* default 1 h */
 	int64		expires_after_ms;	/* 0: never */
+	AlApprovalPolicy approval;
+	char	   *approval_if;	/* jsonpath on the arguments; for AL_APPROVAL_IF */
+	char	   *approval_by;	/* role whose members approve; NULL: the owner, or an operator */
+	int64		approval_expires_ms;	/* default 24 h */
 	bool		has_idempotency;	/* overrides the service's */
 	AlIdempotency idempotency;
 } AlToolDef;

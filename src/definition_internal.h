@@ -63,6 +63,12 @@ extern void al_definition_lookup(AlPlace place, const JsonbValue *value, void *t
 /* Check what a lookup says together with the rest of its tool, which is all read by now. */
 extern void al_definition_settle_lookup(AlPlace place, AlToolDef *tool);
 
+/* Read a tool's approval policy; target is its AlToolDef. */
+extern void al_definition_approval(AlPlace place, const JsonbValue *value, void *target);
+
+/* How long an approval may be waited for where nothing is said. */
+#define AL_DEFAULT_APPROVAL_MS AL_DAY_MS
+
 /* Printable ASCII, space included. */
 extern bool al_definition_is_printable(const char *text);
 

@@ -55,7 +55,7 @@ static const AlOption TOOL_OPTIONS[] = {
 	AL_OPTION_DURATION_AT("expires_after", AlToolDef, expires_after_ms, AL_SECOND_MS, 400 * AL_DAY_MS),
 	AL_OPTION_READ_BY("sensitive", read_sensitive),
 	AL_OPTION_READ_BY("idempotency", read_idempotency),
-	AL_OPTION_NOT_YET("approval"),
+	AL_OPTION_READ_BY("approval", al_definition_approval),
 	AL_OPTION_NOT_YET("check_function"),
 	AL_OPTION_NOT_YET("compensation"),
 	AL_OPTION_NOT_YET("handlers"),
@@ -109,6 +109,7 @@ al_tool_parse(const char *name, const char *request, const char *action_type,
 	tool->timeout_ms = DEFAULT_TIMEOUT_MS;
 	tool->attempts = DEFAULT_ATTEMPTS;
 	tool->window_ms = DEFAULT_WINDOW_MS;
+	tool->approval_expires_ms = AL_DEFAULT_APPROVAL_MS;
 	al_option_read(place, &root, TOOL_OPTIONS, tool);
 	settle_body(place, tool);
 	settle_times(place, tool);

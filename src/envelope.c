@@ -13,6 +13,7 @@
 #include "utils/numeric.h"
 #include "utils/timestamp.h"
 
+#include "approval.h"
 #include "authority.h"
 #include "envelope.h"
 #include "session.h"
@@ -34,7 +35,8 @@ static AlStatement select_action = {
 	"a.confirmed_by, a.error_code, a.error_message, a.owner, a.sends::int, a.attempts::int, a.created_at, d.next_at, "
 	"a.cancelled_at IS NOT NULL, a.result, a.requested_by, a.xmin::text::bigint, a.claimed_by IS NOT NULL, a.service_id, "
 	"EXISTS (SELECT FROM actionledger.attempt x WHERE x.action_id = a.action_id AND x.truncated), "
-	"p.scope, p.name, p.reason, p.paused_by, p.paused_at "
+	"p.scope, p.name, p.reason, p.paused_by, p.paused_at, "
+	"a.approve_by, a.approver, a.approval_reason "
 	"FROM actionledger.action a JOIN actionledger.tool t USING (tool_id) LEFT JOIN actionledger.due d USING (action_id) "
 	"LEFT JOIN actionledger._paused p ON p.tool_id = a.tool_id AND p.sends AND a.claimed_by IS NULL "
 	"WHERE a.action_id = $1",
@@ -163,6 +165,9 @@ read_story(AlStory *story)
 	story->next_at = al_column_int8(0, 16);
 	story->cancelled = al_column_bool(0, 17);
 	al_words_breaker(story, al_column_int4(0, 22));
+	story->approve_by = al_column_int8(0, 29);
+	story->approver = al_approval_by_whom(al_column_text(0, 30), story->owner);
+	story->approval_reason = al_column_text(0, 31);
 	if (al_column_text(0, 24) != NULL)
 	{
 		AlPause    *pause = palloc0(sizeof(AlPause));

@@ -202,6 +202,8 @@ situation_of(const AlStanding *standing, const AlTool *tool, const AlLookupDef *
 	else if ((standing->window_ends_at != 0 && now >= standing->window_ends_at) ||
 			 (counts && standing->sends >= tool->def->attempts))
 		situation.budget = AL_BUDGET_USED_UP;
+	if (standing->approve_by != 0)
+		situation.approval = now < standing->approve_by ? AL_APPROVAL_WAITED : AL_APPROVAL_LAPSED;
 	return situation;
 }
 
@@ -240,6 +242,8 @@ al_judge_due_time(const AlStanding *standing, const AlTool *tool, const AlDecisi
 					   standing->lookups == standing->lookups_before ? now : lookup_time(standing, tool, retry_after_s, now));
 		case AL_WHEN_WINDOW_END:
 			return standing->window_ends_at;
+		case AL_WHEN_APPROVAL_END:
+			return standing->approve_by;
 	}
 	return DT_NOEND;
 }

@@ -29,8 +29,8 @@
 #define STANDING_COLUMNS \
 	"a.action_id, a.tool_id, a.service_id, a.status::text, a.known::text, a.attempts::int, a.sends::int, a.claimed_by, " \
 	"a.last_sent_at, a.window_ends_at, a.key_ends_at, a.expires_at, a.cancelled_at, a.key_place, a.expiry_moves, " \
-	"a.lookups::int, a.lookups_before::int, a.absences::int, a.lookup_ends_at, a.doubted_at"
-#define N_STANDING_COLUMNS 20
+	"a.lookups::int, a.lookups_before::int, a.absences::int, a.lookup_ends_at, a.doubted_at, a.approve_by, a.next_step::text"
+#define N_STANDING_COLUMNS 22
 
 static AlStatement pick_due = {
 	"SELECT " STANDING_COLUMNS ", p.next_at, p.priority, a.requested_by, a.method, a.url, a.headers, a.body, a.next_step = 'lookup' "
@@ -38,7 +38,7 @@ static AlStatement pick_due = {
 	"      FROM unnest($1::int[], $2::int[], $3::timestamptz[], $4::bigint[], $6::int[]) AS s(service_id, free, mark_at, mark_id, priority), "
 	"      LATERAL (SELECT x.action_id, x.next_at FROM actionledger.due x JOIN actionledger.action y USING (action_id) "
 	"               WHERE x.service_id = s.service_id AND x.priority = s.priority AND (x.next_at, x.action_id) > (s.mark_at, s.mark_id) "
-	"                 AND x.next_at <= $5 AND y.claimed_by IS NULL AND y.instance = $7 AND y.next_step IN ('send', 'resend', 'wait', 'lookup') "
+	"                 AND x.next_at <= $5 AND y.claimed_by IS NULL AND y.instance = $7 AND y.next_step IN ('send', 'resend', 'wait', 'lookup', 'approve') "
 	"               ORDER BY x.next_at, x.action_id LIMIT s.free FOR NO KEY UPDATE OF y SKIP LOCKED) d) p "
 	"JOIN actionledger.action a ON a.action_id = p.action_id",
 	7, {INT4ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID, INT4ARRAYOID, INT8OID}
@@ -57,7 +57,7 @@ static AlStatement mark_actions = {
 	"attempts = a.attempts + 1, sends = a.sends + 1 - u.lookup::int, lookups = a.lookups + u.lookup::int, "
 	"last_sent_at = CASE WHEN u.lookup THEN a.last_sent_at ELSE $3 END, lookup_ends_at = u.lookup_ends_at, "
 	"window_ends_at = u.window_ends_at, key_ends_at = u.key_ends_at, expires_at = u.expires_at FROM unnest($1) u "
-	"WHERE a.action_id = u.action_id AND a.claimed_by IS NULL AND a.attempts = u.attempt - 1",
+	"WHERE a.action_id = u.action_id AND a.claimed_by IS NULL AND a.approve_by IS NULL AND a.attempts = u.attempt - 1",
 	3, {InvalidOid, INT8OID, TIMESTAMPTZOID}
 };
 static AlStatement open_attempts = {
@@ -663,7 +663,8 @@ read_standing(uint64 row, AlStanding *standing)
 	standing->tool_id = al_column_int4(row, 2);
 	standing->service_id = al_column_int4(row, 3);
 	if (!al_status_parse(al_column_text(row, 4), &standing->status) ||
-		!al_known_parse(al_column_text(row, 5), &standing->known))
+		!al_known_parse(al_column_text(row, 5), &standing->known) ||
+		!al_step_parse(al_column_text(row, 22), &standing->step))
 		elog(ERROR, "action " INT64_FORMAT " has a state that this version does not know", standing->action_id);
 	standing->attempts = al_column_int4(row, 6);
 	standing->sends = al_column_int4(row, 7);
@@ -680,4 +681,5 @@ read_standing(uint64 row, AlStanding *standing)
 	standing->absences = al_column_int4(row, 18);
 	standing->lookup_ends_at = al_column_int8(row, 19);
 	standing->doubted_at = al_column_int8(row, 20);
+	standing->approve_by = al_column_int8(row, 21);
 }

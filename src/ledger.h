@@ -33,6 +33,7 @@ typedef struct AlStanding
 	int32		tool_id;
 	int32		service_id;
 	AlStatus	status;
+	AlStep		step;
 	AlKnown		known;
 	int			attempts;
 	int			sends;
@@ -40,7 +41,7 @@ typedef struct AlStanding
 	int			lookups_before; /* of a budget that is closed */
 	int			absences;		/* proved so far */
 	int64		claimed_by;		/* 0: nobody */
-	TimestampTz last_sent_at;	/* these seven: 0 for null */
+	TimestampTz last_sent_at;	/* these eight: 0 for null */
 	TimestampTz window_ends_at;
 	TimestampTz key_ends_at;
 	TimestampTz expires_at;
@@ -48,6 +49,7 @@ typedef struct AlStanding
 	bool		expiry_moves;	/* with the clock */
 	TimestampTz lookup_ends_at;
 	TimestampTz doubted_at;		/* another place may have sent it until then */
+	TimestampTz approve_by;		/* until when a person may approve; 0: none needs to, or one has */
 	char	   *key_place;		/* where the frozen request carries an honoured key; NULL: nowhere */
 } AlStanding;
 

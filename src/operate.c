@@ -141,9 +141,11 @@ al_retry(PG_FUNCTION_ARGS)
 				(errcode(AL_ERR_NOT_ALLOWED),
 				 errmsg("action " INT64_FORMAT " cannot be sent now", action_id),
 				 errdetail("%s", standing->claimed_by != 0 ? "It is being sent at this moment."
+						   : decision.step == AL_STEP_APPROVE ? "It waits for approval."
 						   : "Its outcome is unknown, and neither its type nor an idempotency key makes a second send safe; "
 						   "or its tries are used up, or it has expired."),
 				 errhint("%s", standing->claimed_by != 0 ? "Wait for its answer."
+						 : decision.step == AL_STEP_APPROVE ? "See actionledger.approvals for who approves it."
 						 : "Find out at the provider what happened, and decide with actionledger.resolve().")));
 	move.action_id = action_id;
 	move.status = decision.status;

@@ -20,6 +20,7 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
+#include "approval.h"
 #include "authority.h"
 #include "canonical.h"
 #include "errors.h"
@@ -38,12 +39,13 @@
 
 static AlStatement insert_action = {
 	"INSERT INTO actionledger.action (action_id, tool_id, service_id, status, next_step, args_hash, idempotency_key, identity, "
-	"requested_by, session_by, actor, method, url, headers, body, args, run_id, step, summary, target, owner, meta, expires_at, created_at, key_place, instance, not_before, expiry_moves) "
-	"VALUES ($1, $2, $3, 'prepared', 'send', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26) "
+	"requested_by, session_by, actor, method, url, headers, body, args, run_id, step, summary, target, owner, meta, expires_at, created_at, key_place, instance, "
+	"not_before, expiry_moves, approve_by, approver, approval_reason) "
+	"VALUES ($1, $2, $3, 'prepared', CASE WHEN $27 IS NULL THEN 'send' ELSE 'approve' END::actionledger.next_step, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29) "
 	"ON CONFLICT (service_id, identity) DO NOTHING",
-	26, {INT8OID, INT4OID, INT4OID, BYTEAOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID,
+	29, {INT8OID, INT4OID, INT4OID, BYTEAOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, BYTEAOID,
 		JSONBOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, INT8OID,
-		TIMESTAMPTZOID, BOOLOID}
+		TIMESTAMPTZOID, BOOLOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}
 };
 static AlStatement insert_due = {
 	"INSERT INTO actionledger.due (action_id, service_id, next_at, priority) VALUES ($1, $2, $3, $4)",
@@ -52,7 +54,7 @@ static AlStatement insert_due = {
 static AlStatement select_same = {
 	"SELECT a.action_id, a.tool_id, a.args_hash, a.requested_by, a.owner, a.status::pg_catalog.text, a.next_step::pg_catalog.text, "
 	"a.summary, a.external_ref, a.confirmed_by, a.error_code, a.error_message, a.sends::pg_catalog.int4, a.created_at, "
-	"a.cancelled_at IS NOT NULL "
+	"a.cancelled_at IS NOT NULL, a.approve_by, a.approver, a.approval_reason "
 	"FROM actionledger.action a WHERE a.service_id OPERATOR(pg_catalog.=) $1 AND a.identity OPERATOR(pg_catalog.=) $2",
 	2, {INT4OID, TEXTOID}
 };
@@ -143,11 +145,14 @@ insert(const AlTool *tool, const AlProposal *proposal, const char *identity, con
 	bytea	   *body = NULL;
 	char	   *key_place = al_registry_key_place(tool);
 	bool		expiry_moves = expires_at == 0 && tool->def->expires_after_ms > 0;
-	char		nulls[27] = "                          ";
-	Datum		values[26];
+	AlApprovalNeed approval = al_approval_need(tool, proposal->args, proposal->approval_reason, now);
+	char		nulls[30] = "                             ";
+	Datum		values[29];
 
 	if (expiry_moves)
 		expires_at = TimestampTzPlusMilliseconds(now, tool->def->expires_after_ms);
+	if (expires_at != 0)
+		approval.until = Min(approval.until, expires_at);
 	SET_VARSIZE(hash_value, VARHDRSZ + AL_HASH_LEN);
 	memcpy(VARDATA(hash_value), hash, AL_HASH_LEN);
 	if (request->body != NULL)
@@ -185,11 +190,16 @@ insert(const AlTool *tool, const AlProposal *proposal, const char *identity, con
 	SET(23, true, Int64GetDatum(al_fence_instance()));
 	SET(24, proposal->not_before != 0, TimestampTzGetDatum(proposal->not_before));
 	SET(25, true, BoolGetDatum(expiry_moves));
+	SET(26, approval.reason != NULL, TimestampTzGetDatum(approval.until));
+	SET_TEXT(27, approval.by);
+	SET_TEXT(28, approval.reason);
 #undef SET_TEXT
 #undef SET
 	if (!insert_waiting(values, nulls, identity))
 		return false;
 
+	if (approval.reason != NULL)
+		due_at = approval.until;
 	values[0] = Int64GetDatum(action_id);
 	values[1] = Int32GetDatum(tool->service->service_id);
 	values[2] = TimestampTzGetDatum(due_at);
@@ -199,7 +209,10 @@ insert(const AlTool *tool, const AlProposal *proposal, const char *identity, con
 
 	story->action_id = action_id;
 	story->status = AL_STATUS_PREPARED;
-	story->step = AL_STEP_SEND;
+	story->step = approval.reason ? AL_STEP_APPROVE : AL_STEP_SEND;
+	story->approver = al_approval_by_whom(approval.by, tool->def->owner);
+	story->approval_reason = approval.reason;
+	story->approve_by = approval.until;
 	story->summary = summary;
 	story->created_at = now;
 	story->next_at = due_at;
@@ -278,6 +291,9 @@ find_same(const AlTool *tool, const AlProposal *proposal, char *identity, const 
 	story->sends = al_column_int4(0, 13);
 	story->created_at = al_column_int8(0, 14);
 	story->cancelled = al_column_bool(0, 15);
+	story->approve_by = al_column_int8(0, 16);
+	story->approver = al_approval_by_whom(al_column_text(0, 17), story->owner);
+	story->approval_reason = al_column_text(0, 18);
 	return true;
 }
 

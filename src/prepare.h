@@ -30,6 +30,7 @@ typedef struct AlProposal
 	bool		refuse_unavailable; /* raise LG019 while the service's breaker is open */
 	char	   *actor;			/* NULL: none */
 	Jsonb	   *meta;			/* NULL: none */
+	const char *approval_reason;	/* why its proposer wants a person to approve it; NULL: does not */
 	Oid			requester;
 	Oid			session_user;
 } AlProposal;

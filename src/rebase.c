@@ -51,11 +51,11 @@ static AlStatement owe_all = {
  */
 static AlStatement pay_debts = {
 	"WITH mine AS MATERIALIZED ("
-	"  SELECT c.action_id, c.shift, a.attempts, a.not_before FROM actionledger.clock_debt c JOIN actionledger.action a USING (action_id) "
+	"  SELECT c.action_id, c.shift, a.attempts, a.not_before, a.next_step = 'approve' AS waits FROM actionledger.clock_debt c JOIN actionledger.action a USING (action_id) "
 	"  FOR NO KEY UPDATE OF a SKIP LOCKED), "
 	"moved AS ("
 	"  UPDATE actionledger.action a SET last_sent_at = a.last_sent_at + m.shift, window_ends_at = a.window_ends_at + m.shift, "
-	"    key_ends_at = a.key_ends_at + m.shift, lookup_ends_at = a.lookup_ends_at + m.shift, doubted_at = a.doubted_at + m.shift, "
+	"    key_ends_at = a.key_ends_at + m.shift, lookup_ends_at = a.lookup_ends_at + m.shift, doubted_at = a.doubted_at + m.shift, approve_by = a.approve_by + m.shift, "
 	"    expires_at = CASE WHEN a.expiry_moves THEN a.expires_at + m.shift ELSE a.expires_at END "
 	"  FROM mine m WHERE a.action_id = m.action_id), "
 	"due AS ("
@@ -63,9 +63,9 @@ static AlStatement pay_debts = {
 	"      held_at = CASE WHEN d.held_at IS NULL THEN NULL ELSE n.next_at END "
 	"  FROM mine m JOIN actionledger.due o USING (action_id), "
 	"    LATERAL (SELECT coalesce(o.held_at, o.next_at) AS was) w, "
-	"    LATERAL (SELECT CASE WHEN m.attempts > 0 THEN w.was + m.shift ELSE greatest(w.was + m.shift, m.not_before) END AS next_at) n "
+	"    LATERAL (SELECT CASE WHEN m.attempts > 0 OR m.waits THEN w.was + m.shift ELSE greatest(w.was + m.shift, m.not_before) END AS next_at) n "
 	"  WHERE d.action_id = m.action_id AND w.was < 'infinity' AND "
-	"    (m.attempts > 0 OR (m.shift < '0' AND w.was > clock_timestamp() AND w.was <= clock_timestamp() - m.shift))) "
+	"    (m.attempts > 0 OR m.waits OR (m.shift < '0' AND w.was > clock_timestamp() AND w.was <= clock_timestamp() - m.shift))) "
 	"DELETE FROM actionledger.clock_debt c USING mine m WHERE c.action_id = m.action_id",
 	0, {0}
 };

@@ -47,7 +47,8 @@ static const char *const stops[] = {
 };
 static const char *const whens[] = {
 	[AL_WHEN_NEVER] = "never", [AL_WHEN_NOW] = "now", [AL_WHEN_BACKOFF] = "backoff",
-	[AL_WHEN_PROCESSED] = "processed", [AL_WHEN_WINDOW_END] = "window_end"
+	[AL_WHEN_PROCESSED] = "processed", [AL_WHEN_WINDOW_END] = "window_end",
+	[AL_WHEN_APPROVAL_END] = "approval_end"
 };
 
 /* Finds a word in a table, raising for any other. */
@@ -118,7 +119,7 @@ al_sql_decide(PG_FUNCTION_ARGS)
 {
 	char	   *type = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	char	   *known = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	AlSituation situation;
+	AlSituation situation = {.approval = AL_APPROVAL_GIVEN};
 	AlDecision	decision;
 	Datum		values[4];
 	bool		nulls[4] = {0};

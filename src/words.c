@@ -39,18 +39,22 @@ al_words_advice(const AlStory *story)
 		case AL_STATUS_PREPARED:
 			if (story->step == AL_STEP_BLOCKED)
 				return (AlAdvice) {"blocked", "escalate", "not sent; a person has to mend something"};
-			if (story->pause != NULL && story->step != AL_STEP_APPROVE)
+			if (story->step == AL_STEP_APPROVE)
+				return (AlAdvice) {"awaiting_approval", "approve", "waits for approval"};
+			if (story->pause != NULL)
 				return (AlAdvice) {"paused", "wait", "not sent yet; paused"};
 			if (story->breaker_failures > 0)
 				return (AlAdvice) {"service_unavailable", "wait", "not sent yet; the service is unavailable"};
-			if (story->step == AL_STEP_APPROVE)
-				return (AlAdvice) {"awaiting_approval", "approve", "waits for approval"};
 			return (AlAdvice) {"pending", "wait", "not sent yet"};
 		case AL_STATUS_FAILED:
 			if (story->error_code != NULL && strcmp(story->error_code, "cancelled") == 0)
 				return (AlAdvice) {"cancelled", "stop", "cancelled"};
 			if (story->error_code != NULL && strcmp(story->error_code, "expired") == 0)
 				return (AlAdvice) {"expired", "escalate", "expired before it was sent"};
+			if (story->error_code != NULL && strcmp(story->error_code, "approval_expired") == 0)
+				return (AlAdvice) {"approval_expired", "escalate", "nobody approved it in time"};
+			if (story->error_code != NULL && strcmp(story->error_code, "approval_rejected") == 0)
+				return (AlAdvice) {"approval_rejected", "stop", "a person said no"};
 			if (story->error_code != NULL && strcmp(story->error_code, "rejected") == 0)
 				return (AlAdvice) {"rejected", "correct", "refused"};
 			return (AlAdvice) {story->error_code ? story->error_code : "failed", "escalate", "did not happen"};
@@ -94,7 +98,11 @@ al_words_observation(const AlStory *story, bool created, bool asked_again)
 			if (story->step == AL_STEP_BLOCKED)
 				return psprintf("%s%s has not been sent: %s. It did not happen. Do not propose it again; a person has to mend this first.",
 								again, subject, story->error_message ? story->error_message : "it is blocked");
-			if (story->pause != NULL && story->step != AL_STEP_APPROVE)
+			if (story->step == AL_STEP_APPROVE)
+				return psprintf("%s%s waits for approval by %s until %s (%s). Nothing was sent. Do not propose it again; "
+								"tell whoever asked for it that it is pending.", again, subject, story->approver,
+								al_words_time(story->approve_by), story->approval_reason);
+			if (story->pause != NULL)
 				return psprintf("%s%s is queued and not sent: %s. It goes out when the pause is lifted. "
 								"Do not propose it again; do something else first, or cancel it with actionledger.cancel(" INT64_FORMAT ").",
 								again, subject, al_words_pause(story->pause), story->action_id);
@@ -236,6 +244,8 @@ al_words_decision(const AlDecision *decision, int sends)
 		return pstrdup("cancelled before anything was done");
 	if (strcmp(code, "expired") == 0)
 		return pstrdup("expired before anything was done");
+	if (strcmp(code, "approval_expired") == 0)
+		return pstrdup("nobody approved it in time; nothing was done");
 	if (strcmp(code, "retries_exhausted") == 0)
 		return psprintf("the retry window ended after %d %s, every one undelivered or refused", sends, sends == 1 ? "send" : "sends");
 	if (strcmp(code, "no_answer") == 0)

@@ -34,6 +34,9 @@ typedef struct AlStory
 	int			breaker_failures;	/* 0: the breaker is closed */
 	TimestampTz breaker_until;	/* when the next probe goes */
 	const AlPause *pause;		/* that keeps it from being sent; NULL: none */
+	const char *approver;		/* who approves, in words */
+	const char *approval_reason;	/* NULL: nobody has to approve */
+	TimestampTz approve_by;		/* until when; 0: nobody has to any more */
 } AlStory;
 
 /* What kind of answer an action's state is, for a caller (interface: envelope). */

@@ -182,6 +182,7 @@ static AlKnown refused_later(AlActionType type);
 static Pressure pressure_of(const AlSituation *situation);
 static Column column_of(const AlSituation *situation);
 static AlDecision resolve(Cell cell, const AlSituation *situation);
+static AlDecision unapproved(const AlSituation *situation);
 static AlDecision fail(const char *error_code);
 static AlDecision open_outcome(AlStatus status, AlStep step, AlWhen when);
 static const char *stop_code(AlStop stop);
@@ -271,8 +272,12 @@ al_policy_decide(const AlSituation *situation)
 {
 	Pressure	pressure = pressure_of(situation);
 	Column		column = column_of(situation);
+	AlDecision	decision = resolve(table[situation->known][pressure][column], situation);
 
-	return resolve(table[situation->known][pressure][column], situation);
+	if ((decision.step == AL_STEP_SEND || decision.step == AL_STEP_RESEND) &&
+		situation->approval != AL_APPROVAL_GIVEN)
+		return unapproved(situation);
+	return decision;
 }
 
 /* Says whether evidence contradicts a status. */
@@ -504,6 +509,17 @@ resolve(Cell cell, const AlSituation *situation)
 			return fail(stop_code(situation->stop));
 	}
 	return open_outcome(AL_STATUS_NEEDS_RECONCILIATION, AL_STEP_REVIEW, AL_WHEN_NEVER);
+}
+
+/* Decides in the place of a send that nobody has approved. */
+static AlDecision
+unapproved(const AlSituation *situation)
+{
+	if (al_policy_is_open(situation->known))
+		return open_outcome(AL_STATUS_NEEDS_RECONCILIATION, AL_STEP_REVIEW, AL_WHEN_NEVER);
+	if (situation->approval == AL_APPROVAL_LAPSED)
+		return fail("approval_expired");
+	return (AlDecision) {AL_STATUS_PREPARED, AL_STEP_APPROVE, AL_WHEN_APPROVAL_END, NULL};
 }
 
 /* Makes the decision that it did not happen and will not. */

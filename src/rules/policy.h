@@ -61,6 +61,15 @@ typedef enum AlStop
 } AlStop;
 #define AL_N_STOPS 3
 
+/* Whether a person has to allow the action before anything is sent. */
+typedef enum AlApproval
+{
+	AL_APPROVAL_GIVEN,			/* or none is needed */
+	AL_APPROVAL_WAITED,
+	AL_APPROVAL_LAPSED			/* nobody gave it in time */
+} AlApproval;
+#define AL_N_APPROVALS 3
+
 /*
  * All that the decision depends on.  For an action whose unknown outcome
  * cannot be re-sent, budget is that of the lookups, where the tool has one, not
@@ -76,6 +85,7 @@ typedef struct AlSituation
 	AlLookup	lookup;
 	AlStop		stop;
 	bool		resend;			/* the tool allows one send more after a proved absence, and it has not been used */
+	AlApproval	approval;
 } AlSituation;
 
 /* When the step is due. */
@@ -85,7 +95,8 @@ typedef enum AlWhen
 	AL_WHEN_NOW,
 	AL_WHEN_BACKOFF,			/* after the retry delay */
 	AL_WHEN_PROCESSED,			/* not before the max processing time since the last send is over */
-	AL_WHEN_WINDOW_END			/* a callback may come until the retry window ends */
+	AL_WHEN_WINDOW_END,			/* a callback may come until the retry window ends */
+	AL_WHEN_APPROVAL_END		/* a person may approve until then */
 } AlWhen;
 
 typedef struct AlDecision
@@ -94,9 +105,10 @@ typedef struct AlDecision
 	AlStep		step;
 	AlWhen		when;
 	const char *error_code;		/* NULL, or rejected, retries_exhausted, no_answer,
-								 * absent, cancelled, expired (failed); outcome_unknown
-								 * (submitted with an open outcome,
-								 * needs_reconciliation); static storage */
+								 * absent, cancelled, expired, approval_expired
+								 * (failed); outcome_unknown (submitted with an
+								 * open outcome, needs_reconciliation); static
+								 * storage */
 } AlDecision;
 
 /* What a lookup found. */
@@ -147,7 +159,10 @@ extern AlKnown al_policy_fold_lookup(AlActionType type, AlKnown before, const Al
 /* Whether an effect may exist that nobody has confirmed. */
 extern bool al_policy_is_open(AlKnown known);
 
-/* Decide what happens next.  Total over the full product of its inputs. */
+/*
+ * Decide what happens next.  Total over the full product of its inputs.  Without
+ * the approval that it needs, nothing is sent, whatever the table says.
+ */
 extern AlDecision al_policy_decide(const AlSituation *situation);
 
 /*

@@ -105,7 +105,7 @@ UPDATE actionledger.ledger SET namespace = '6ba7b810-9dad-11d1-80b4-00c04fd430c8
 CREATE SCHEMA test;
 CREATE FUNCTION test.plain(t text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT regexp_replace(regexp_replace(regexp_replace(t,
-        '\m([Aa]ction|wait\(|cancel\(|result\(|identity_)( ?)\d+', '\1\2<id>', 'g'),
+        '\m([Aa]ction|wait\(|result\(|cancel\(|approve\(|reject\(|supersede\(|identity_)( ?)\d+', '\1\2<id>', 'g'),
         '\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\dZ?', '<time>', 'g'),
         '\m[0-9a-f]{64}\M', '<hash>', 'g')
 $$;

@@ -193,7 +193,7 @@ expect(const AlSituation *s)
 static AlSituation
 situation(int n)
 {
-	AlSituation s;
+	AlSituation s = {.approval = AL_APPROVAL_GIVEN};
 
 	s.type = (AlActionType) (n % AL_N_ACTION_TYPES);
 	n /= AL_N_ACTION_TYPES;
