@@ -31,7 +31,6 @@ CREATE FUNCTION pg_temp.state(identity text) RETURNS text LANGUAGE sql SECURITY 
         'due=' || (SELECT CASE WHEN d.next_at = a.approve_by THEN 'at the end of the approval' WHEN d.next_at <= now() + '1 s' THEN 'now' WHEN d.next_at = a.not_before THEN 'at not_before' ELSE d.next_at::text END FROM actionledger.due d WHERE d.action_id = a.action_id))), session_user, '<me>')
     FROM actionledger.action a WHERE a.identity = $1 $$;
 GRANT EXECUTE ON FUNCTION pg_temp.pay, pg_temp.id, pg_temp.state TO PUBLIC;
-GRANT USAGE ON SCHEMA test TO PUBLIC;
 
 -- Which actions wait.
 SET ROLE regress_al_app;
@@ -197,6 +196,5 @@ SELECT test.fails(format('SELECT actionledger.approve(%s)', pg_temp.id('ap_objec
 SELECT test.fails(format('SELECT actionledger.retry(%s, ''go'')', pg_temp.id('ap_object:disguised')));
 SELECT status FROM actionledger.cancel(pg_temp.id('ap_object:disguised'));
 
-REVOKE USAGE ON SCHEMA test FROM PUBLIC;
 DROP OWNED BY regress_al_app, regress_al_owner, regress_al_bob, regress_al_carol;
 DROP ROLE regress_al_app, regress_al_owner, regress_al_bob, regress_al_carol, regress_al_pool;

@@ -308,7 +308,7 @@ sub check_tables
 	is_deeply(\%told, \%columns, 'operations: views and their columns');
 
 	my @options;
-	for my $file (qw(src/definition_service.c src/definition_tool.c src/definition_key.c src/definition_lookup.c))
+	for my $file (qw(src/definition_service.c src/definition_tool.c src/definition_key.c src/definition_lookup.c src/definition_approval.c))
 	{
 		push @options, slurp_file($file) =~ /AL_OPTION_(?:TEXT_AT|BOOL_AT|INT_AT|DURATION_AT|READ_BY)\("(\w+)"/g;
 	}

@@ -7,6 +7,7 @@ use Test::More;
 use lib 'test/lib';
 use IPC::Run ();
 use Ledger;
+use PostgreSQL::Test::Utils;
 
 my $N = 80;
 my $p = start_provider();
@@ -20,32 +21,41 @@ $node->safe_psql('postgres', "SET ROLE app; SELECT count(*) FROM generate_series
 my @ids = split /\n/, $node->safe_psql('postgres', 'SELECT action_id FROM actionledger.action ORDER BY 1');
 is(scalar @ids, $N, 'all are recorded');
 
-# One who decides about some of the actions in an order of their own, in a session of their own.
+# One who decides about some of the actions in an order of their own, in a session
+# of their own, as soon as the barrier is lifted.
+my $barrier = $node->background_psql('postgres');
+$barrier->query_safe('SELECT pg_advisory_lock(77)');
 sub decider
 {
 	my ($call, $role, @mine) = @_;
-	my $script = "SET ROLE $role;\n" . join '', map { sprintf "SELECT '$_', status FROM actionledger.$call;\n", $_ } @mine;
+	my $script = "SELECT pg_advisory_lock_shared(77);\nSET ROLE $role;\n" . join '', map { sprintf "SELECT '$_', status FROM actionledger.$call;\n", $_ } @mine;
 	my $d = { out => '', err => '' };
-	$d->{run} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres') ], '<', \$script, '>', \$d->{out}, '2>', \$d->{err});
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/script';
+	append_to_file($file, $script);
+	$d->{run} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-f', $file ], '<', \undef, '>', \$d->{out}, '2>', \$d->{err});
 	return $d;
 }
 
-# The last fifth is left to the end of its time.
+# A few are only refused; the last fifth is left to the end of its time.
 my @decided = @ids[ 0 .. $N * 4 / 5 - 1 ];
+my @fought = grep { $_ % 16 > 1 } @decided;
 my %d = (
-	first => decider('approve(%d)', 'approver', @decided),
-	second => decider('approve(%d)', 'other', reverse @decided),
-	cancel => decider('cancel(%d)', 'app', grep { $_ % 2 } @decided),
-	reject => decider("reject(%d, 'no')", 'approver', reverse grep { $_ % 3 == 0 } @decided));
+	first => decider('approve(%d)', 'approver', @fought),
+	second => decider('approve(%d)', 'other', reverse @fought),
+	cancel => decider('cancel(%d)', 'app', reverse grep { $_ % 2 } @decided),
+	reject => decider("reject(%d, 'no')", 'approver', grep { $_ % 4 == 0 } @decided));
+poll_sql($node, 'SELECT count(*) = 4 FROM pg_locks WHERE objid = 77 AND NOT granted', 'all stand at the barrier');
+$barrier->query_safe('SELECT pg_advisory_unlock(77)');
 $_->{run}->finish for values %d;
+$barrier->quit;
 my (%told, %approvals);
 for my $who (sort keys %d)
 {
-	like($d{$who}{err}, qr/\A(ERROR: .* does not wait for approval\n(DETAIL|HINT|LINE): .*\n(HINT: .*\n)?|\n)*\z/, "$who was told nothing but the truth");
+	like($d{$who}{err}, qr/\A(?:.*ERROR: .* does not wait for approval\nDETAIL: .*\nHINT: .*\n)*\z/, "$who was told nothing but the truth");
 	for my $line (split /\n/, $d{$who}{out})
 	{
-		my ($id, $status) = split /\|/, $line;
-		$told{$id} = $who if $status eq 'failed' && $who =~ /cancel|reject/ && !($told{$id});
+		my ($id, $status) = $line =~ /^(\d+)\|(\w+)$/ or next;
+		$told{$id} = $who if $status eq 'failed';
 		$approvals{$id}++ if $who =~ /first|second/;
 	}
 }
