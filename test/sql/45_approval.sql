@@ -1,6 +1,7 @@
 -- What waits for a person, who that is, and what the person may do.
 \a
 \t
+SET client_min_messages = error;
 CREATE ROLE regress_al_app;
 CREATE ROLE regress_al_finance;
 CREATE ROLE regress_al_owner;
