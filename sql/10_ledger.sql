@@ -169,7 +169,7 @@ CREATE TABLE actionledger.action (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE actionledger.action IS 'One row per intended operation: the frozen request, what is known of it and what may happen next';
 COMMENT ON COLUMN actionledger.action.instance IS 'Digest of the cluster and database where it was prepared, or that has taken it over: nobody else sends it';
-COMMENT ON COLUMN actionledger.action.claimed_by IS 'Incarnation of the dispatcher that has an attempt open; its lock, not the clock, tells whether it lives';
+COMMENT ON COLUMN actionledger.action.claimed_by IS 'Incarnation of the dispatcher that has an attempt open; its lock, not the clock, tells whether it lives. Negative: the token of the outside executor that has it, until it reports or its lease and the max processing time are over';
 COMMENT ON COLUMN actionledger.action.known IS 'Fold of all attempts';
 COMMENT ON COLUMN actionledger.action.window_ends_at IS 'End of the retry window; starts at the first mark';
 COMMENT ON COLUMN actionledger.action.key_place IS 'Where the frozen request carries its key, when the destination had declared to honour it there; NULL: an unknown outcome is not settled by sending again';
@@ -196,13 +196,17 @@ CREATE TABLE actionledger.due (
     service_id  int NOT NULL,
     next_at     timestamptz NOT NULL,
     priority    smallint NOT NULL DEFAULT 0 CHECK (priority BETWEEN -1 AND 1),
-    held_at     timestamptz
+    held_at     timestamptz,
+    external    bool NOT NULL DEFAULT false
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 COMMENT ON TABLE actionledger.due IS 'One row per live action: when it is due; infinity for what waits for a person';
 COMMENT ON COLUMN actionledger.due.priority IS '1: before the others of its service, 0, -1: after them';
 COMMENT ON COLUMN actionledger.due.held_at IS 'When it was due, for what a pause holds; next_at is infinity meanwhile';
+COMMENT ON COLUMN actionledger.due.external IS 'An outside executor carries it out: no dispatcher claims it';
 CREATE INDEX due_held ON actionledger.due (action_id) WHERE held_at IS NOT NULL;
-CREATE INDEX due_schedule ON actionledger.due (service_id, priority, next_at, action_id);
+CREATE INDEX due_schedule ON actionledger.due (service_id, priority, next_at, action_id) WHERE NOT external;
+CREATE INDEX due_external ON actionledger.due (service_id, priority, next_at, action_id) WHERE external;
+CREATE INDEX due_external_sweep ON actionledger.due (action_id) WHERE external;
 
 -- Empty but for a moment after the clock was set: by how much times are still to be moved.
 CREATE TABLE actionledger.clock_debt (
@@ -259,7 +263,7 @@ CREATE TABLE actionledger.event (
 );
 COMMENT ON TABLE actionledger.event IS 'Decisions and findings that are no attempt: cancelled, resolved, blocked, reported, conflict; only appended';
 COMMENT ON COLUMN actionledger.event.verdict IS 'What evidence says; NULL for what is no evidence';
-COMMENT ON COLUMN actionledger.event.source IS 'Where evidence comes from: answer (of an attempt, after the action had been decided), callback, executor';
+COMMENT ON COLUMN actionledger.event.source IS 'Where evidence comes from: answer or lookup (of an attempt that ended after the action had been decided), callback, executor';
 CREATE INDEX event_action ON actionledger.event (action_id);
 CREATE INDEX event_conflict ON actionledger.event (action_id) WHERE what = 'conflict';
 

@@ -65,6 +65,7 @@ CREATE VIEW actionledger.pending WITH (security_barrier) AS
                WHEN 'approve' THEN 'approval by ' || coalesce(a.approver, a.owner || ' or an operator', 'an operator')
                ELSE CASE
                    WHEN p.sends THEN 'paused: ' || p.reason
+                   WHEN d.external AND coalesce(d.held_at, d.next_at) <= clock_timestamp() THEN 'executor'
                    WHEN x.trouble IS NOT NULL AND coalesce(d.held_at, d.next_at) <= clock_timestamp() THEN 'dispatcher: ' || x.trouble
                    WHEN b.next_probe_at IS NOT NULL THEN 'breaker until ' || to_char(b.next_probe_at, 'HH24:MI:SS')
                    WHEN coalesce(d.held_at, d.next_at) <= clock_timestamp() THEN 'dispatcher'
@@ -137,11 +138,11 @@ CREATE VIEW actionledger.timeline WITH (security_barrier) AS
                a.requested_by AS by_whom, a.summary AS detail, 0 AS kind, 0::bigint AS n, a.requested_by, a.owner
         FROM actionledger.action a
         UNION ALL
-        SELECT a.action_id, at.started_at, at.kind, CASE at.kind WHEN 'send' THEN 'submitted'::actionledger.status END, 'dispatcher ' || at.incarnation,
+        SELECT a.action_id, at.started_at, at.kind, CASE WHEN at.kind <> 'lookup' THEN 'submitted'::actionledger.status END, coalesce(at.executor, 'dispatcher ' || at.incarnation),
                format('attempt %s', at.attempt), 1, at.attempt, a.requested_by, a.owner
         FROM actionledger.attempt at JOIN actionledger.action a USING (action_id)
         UNION ALL
-        SELECT a.action_id, at.finished_at, at.verdict::text, NULL, 'dispatcher ' || at.incarnation,
+        SELECT a.action_id, at.finished_at, at.verdict::text, NULL, coalesce(at.executor, 'dispatcher ' || at.incarnation),
                format('attempt %s: %s%s%s', at.attempt, at.category, coalesce(', HTTP ' || at.http_status, ''),
                       coalesce(', ' || nullif(at.detail, ''), '')), 2, at.attempt, a.requested_by, a.owner
         FROM actionledger.attempt at JOIN actionledger.action a USING (action_id) WHERE at.finished_at IS NOT NULL

@@ -10,6 +10,38 @@ CREATE FUNCTION actionledger.report_outcome_by_identity(service text, identity t
     RETURNS actionledger.decided LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_report_outcome_by_identity';
 COMMENT ON FUNCTION actionledger.report_outcome_by_identity(text, text, text, jsonb) IS 'The same for the action with this identity at a service';
 
+CREATE TYPE actionledger.claimed AS (
+    action_id        bigint,
+    token            bigint,
+    identity         text,
+    idempotency_key  text,
+    args             jsonb,
+    attempt          int,
+    lease_ends_at    timestamptz,
+    resend           bool
+);
+COMMENT ON TYPE actionledger.claimed IS 'An action that an outside executor has claimed. resend: an earlier attempt may have happened, so the same key must go with it';
+
+CREATE FUNCTION actionledger.claim(tool text, max int DEFAULT 1, lease interval DEFAULT NULL)
+    RETURNS SETOF actionledger.claimed LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_claim';
+COMMENT ON FUNCTION actionledger.claim(text, int, interval) IS
+    'Take due actions of a tool with transport external, at most max, for as long as the lease (default and most: the tool''s timeout). COMMIT before acting: only then is the claim durable and somebody else kept from it. '
+    'Then report_outcome with {"token": …}; a lease that ends without a report is an unknown outcome. For members of the tool''s owner and operators. LG005, LG012 for a tool that the ledger sends itself, LG019 where nothing may be sent from';
+
+CREATE FUNCTION actionledger.heartbeat(action_id bigint, token bigint, lease interval DEFAULT NULL,
+        OUT lease_ends_at timestamptz, OUT cancel_requested bool)
+    RETURNS record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_heartbeat';
+COMMENT ON FUNCTION actionledger.heartbeat(bigint, bigint, interval) IS
+    'Extend the lease of a claim from now on. LG017 when the claim has ended: stop. cancel_requested: somebody asks that it not happen; report not_sent if it has not';
+
+CREATE FUNCTION actionledger.reconcile(OUT what text, OUT n bigint)
+    RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_reconcile';
+COMMENT ON FUNCTION actionledger.reconcile() IS
+    'Settle what needs no network, as a dispatcher does by itself: attempts whose dispatcher has died, leases that are over, expired actions and approvals. For any scheduler, where no dispatcher runs; safe beside one';
+
+REVOKE ALL ON FUNCTION actionledger.claim(text, int, interval), actionledger.heartbeat(bigint, bigint, interval),
+    actionledger.reconcile() FROM PUBLIC;
+
 -- Whoever takes callbacks is given EXECUTE by the administrator.
 REVOKE ALL ON FUNCTION actionledger.report_outcome(bigint, text, jsonb),
     actionledger.report_outcome_by_identity(text, text, text, jsonb) FROM PUBLIC;

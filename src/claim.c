@@ -277,7 +277,7 @@ consider(Draft *draft, AlDueAction *action, AlLane *lane)
 			return true;
 		}
 	}
-	if (decision.step != AL_STEP_SEND && decision.step != AL_STEP_RESEND)
+	if ((decision.step != AL_STEP_SEND && decision.step != AL_STEP_RESEND) || strcmp(action->method, AL_EXTERNAL) == 0)
 	{
 		move_on(draft, action, tool, &decision, unseen);
 		return true;

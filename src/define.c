@@ -90,6 +90,10 @@ static AlStatement count_live = {
 	"SELECT count(*) FROM actionledger.due d JOIN actionledger.action a USING (action_id) WHERE a.tool_id = $1",
 	1, {INT4OID}
 };
+static AlStatement count_other_transport = {
+	"SELECT count(*) FROM actionledger.due d JOIN actionledger.action a USING (action_id) WHERE a.tool_id = $1 AND (a.method = '" AL_EXTERNAL "') <> $2",
+	2, {INT4OID, BOOLOID}
+};
 static AlStatement drop_tool_row = {
 	"UPDATE actionledger.tool SET dropped_at = clock_timestamp() WHERE tool_id = $1", 1, {INT4OID}
 };
@@ -122,6 +126,7 @@ static void write_service(const char *name, const char *base_url, Jsonb *options
 static char *write_tool(const char *name, const char *service, const char *request, const char *type,
 						const char *identity, Jsonb *input, Jsonb *options, bool replace);
 static void check_tool(AlTool *tool);
+static void check_transport(const AlTool *tool);
 static void check_tools_of_service(const char *service);
 static char *readiness(const char *name);
 static int32 find_tool(const char *name);
@@ -435,6 +440,7 @@ write_tool(const char *name, const char *service, const char *request, const cha
 	CommandCounterIncrement();
 	al_registry_refresh();
 	check_tool(al_registry_tool(name));
+	check_transport(al_registry_tool(name));
 	told = MemoryContextStrdup(caller, readiness(name));
 	al_session_end(&session);
 	al_wakeup_at_commit(GetCurrentTimestamp());
@@ -447,6 +453,21 @@ check_tool(AlTool *tool)
 {
 	if (tool != NULL)
 		al_render_check_key(tool->def, tool->idempotency);
+}
+
+/* Refuses to leave live actions with nobody to carry them out. */
+static void
+check_transport(const AlTool *tool)
+{
+	Datum		values[2] = {Int32GetDatum(tool->tool_id), BoolGetDatum(tool->def->external)};
+
+	(void) al_statement_run(&count_other_transport, values, NULL);
+	if (al_column_int8(0, 1) > 0)
+		ereport(ERROR,
+				(errcode(AL_ERR_IN_USE),
+				 errmsg("the transport of tool \"%s\" cannot change now", tool->name),
+				 errdetail(INT64_FORMAT " of its actions are live and were prepared for the other one.", al_column_int8(0, 1)),
+				 errhint("Wait until they have come to rest, or cancel them; or define another tool.")));
 }
 
 /* Checks the tools of a service that has changed. */

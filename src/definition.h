@@ -103,6 +103,9 @@ typedef struct AlServiceDef
 	char	   *client_key;
 } AlServiceDef;
 
+/* The method of what an outside executor does, in definitions and frozen requests. */
+#define AL_EXTERNAL "EXTERNAL"
+
 typedef enum AlBodyKind
 {
 	AL_BODY_ARGS,				/* the arguments (less those in the URL) as JSON */
@@ -123,8 +126,9 @@ typedef enum AlApprovalPolicy
 typedef struct AlToolDef
 {
 	char	   *name;
-	char	   *method;
-	char	   *path;			/* URI template after the base URL */
+	bool		external;		/* claimed by outside executors, never sent by a dispatcher */
+	char	   *method;			/* "EXTERNAL" for those */
+	char	   *path;			/* URI template after the base URL; for those, the text of the request */
 	AlActionType type;
 	char	   *identity;		/* template, or NULL */
 	Jsonb	   *input;			/* JSON Schema */
@@ -176,7 +180,8 @@ typedef struct AlToolDef
 extern AlServiceDef *al_service_parse(const char *name, const char *base_url, Jsonb *options);
 
 /*
- * Read and check a tool; request is "METHOD /path/{template}".  Raises as above.
+ * Read and check a tool; request is "METHOD /path/{template}", or with transport
+ * "external" any text that names what is to be done.  Raises as above.
  * What is checked only when a tool is created is left out: the schema itself,
  * the placeholders (al_render_check), and whether the owner is a role.
  */

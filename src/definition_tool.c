@@ -33,6 +33,7 @@ static void read_form(AlPlace place, const JsonbValue *value, void *target);
 static void read_headers(AlPlace place, const JsonbValue *value, void *target);
 static void read_external_ref(AlPlace place, const JsonbValue *value, void *target);
 static void read_result(AlPlace place, const JsonbValue *value, void *target);
+static void read_transport(AlPlace place, const JsonbValue *value, void *target);
 static void read_retry(AlPlace place, const JsonbValue *value, void *target);
 static void read_sensitive(AlPlace place, const JsonbValue *value, void *target);
 static void read_idempotency(AlPlace place, const JsonbValue *value, void *target);
@@ -50,6 +51,7 @@ static const AlOption TOOL_OPTIONS[] = {
 	AL_OPTION_READ_BY("external_ref", read_external_ref),
 	AL_OPTION_READ_BY("result", read_result),
 	AL_OPTION_DURATION_AT("max_processing", AlToolDef, max_processing_ms, 0, 30 * AL_DAY_MS),
+	AL_OPTION_READ_BY("transport", read_transport),
 	AL_OPTION_READ_BY("retry", read_retry),
 	AL_OPTION_READ_BY("lookup", al_definition_lookup),
 	AL_OPTION_DURATION_AT("expires_after", AlToolDef, expires_after_ms, AL_SECOND_MS, 400 * AL_DAY_MS),
@@ -72,6 +74,7 @@ static const AlOption RETRY_OPTIONS[] = {
 	AL_OPTION_END
 };
 
+static void read_external(AlPlace place, const char *request, AlToolDef *tool);
 static void settle_body(AlPlace place, AlToolDef *tool);
 static void settle_times(AlPlace place, AlToolDef *tool);
 static void set_template(AlPlace place, const JsonbValue *value, AlBodyKind kind, AlToolDef *tool);
@@ -89,7 +92,6 @@ al_tool_parse(const char *name, const char *request, const char *action_type,
 
 	al_definition_check_name(place);
 	tool->name = pstrdup(name);
-	al_definition_request(al_place_member(place, "request"), request, &tool->method, &tool->path);
 	if (!al_type_parse(action_type, &tool->type))
 		al_definition_error(al_place_member(place, "action_type"), NULL,
 							"one of %s, %s, %s and %s belongs here",
@@ -111,6 +113,10 @@ al_tool_parse(const char *name, const char *request, const char *action_type,
 	tool->window_ms = DEFAULT_WINDOW_MS;
 	tool->approval_expires_ms = AL_DEFAULT_APPROVAL_MS;
 	al_option_read(place, &root, TOOL_OPTIONS, tool);
+	if (tool->external)
+		read_external(place, request, tool);
+	else
+		al_definition_request(al_place_member(place, "request"), request, &tool->method, &tool->path);
 	settle_body(place, tool);
 	settle_times(place, tool);
 	al_definition_settle_lookup(al_place_member(place, "lookup"), tool);
@@ -140,6 +146,29 @@ al_definition_request(AlPlace place, const char *request, char **method, char **
 		if ((unsigned char) *c <= 0x20 || *c == 0x7f)
 			al_definition_error(place, "Percent-encode it.", "the path has a space or a control character");
 	}
+}
+
+/* What an outside executor is told to do: a text for people, and nothing of a request. */
+static void
+read_external(AlPlace place, const char *request, AlToolDef *tool)
+{
+	const char *what = tool->body_template ? (tool->body == AL_BODY_FORM ? "form" : "json")
+		: tool->headers ? "headers" : tool->connect_timeout_ms > 0 ? "connect_timeout" : NULL;
+
+	if (what != NULL)
+		al_definition_error(al_place_member(place, what), "Leave it out: the executor is given the arguments and the key.",
+							"the ledger sends no request for a tool whose transport is external");
+	if (request[0] == '\0' || strlen(request) > MAX_PATH)
+		al_definition_error(al_place_member(place, "request"), "Say what is to be done, such as \"book the pickup by fax\".",
+							"a text of at most %d bytes belongs here", MAX_PATH);
+	for (const char *c = request; *c != '\0'; c++)
+	{
+		if ((unsigned char) *c < 0x20 || *c == 0x7f)
+			al_definition_error(al_place_member(place, "request"), NULL, "the text has a control character");
+	}
+	tool->method = pstrdup(AL_EXTERNAL);
+	tool->path = pstrdup(request);
+	tool->body = AL_BODY_NONE;
 }
 
 /* What is sent when nothing is said, and what a method cannot have. */
@@ -222,6 +251,16 @@ static void
 read_result(AlPlace place, const JsonbValue *value, void *target)
 {
 	((AlToolDef *) target)->result = al_definition_jsonpath(place, value);
+}
+
+static void
+read_transport(AlPlace place, const JsonbValue *value, void *target)
+{
+	char	   *transport = al_option_text(place, value);
+
+	if (strcmp(transport, "http") != 0 && strcmp(transport, "external") != 0)
+		al_definition_error(place, NULL, "\"http\" (the ledger sends) or \"external\" (an outside executor claims) belongs here");
+	((AlToolDef *) target)->external = strcmp(transport, "external") == 0;
 }
 
 static void

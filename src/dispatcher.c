@@ -39,6 +39,7 @@
 #include "rules/fault.h"
 #include "session.h"
 #include "settings.h"
+#include "sweep.h"
 #include "turn.h"
 
 #define RECORD_AT 50			/* ended attempts that make a turn worth while */
@@ -55,12 +56,12 @@ static void connect_database(AlWorkerSlot *slot);
 static void override_settings(void);
 static bool begin_life(AlWorkerSlot *slot);
 static const char *nothing_to_do(void);
-static bool queue_orphans(void);
 static void loop(AlWorkerSlot *slot);
 static WaitEventSet *create_events(void);
 static void set_state(AlWorkerSlot *slot, AlWorkerState state, const char *detail);
-static void look_around(AlWorkerSlot *slot, TimestampTz now);
-static void look(AlWorkerSlot *slot, TimestampTz now);
+static void look_around(AlWorkerSlot *slot);
+static void look(AlWorkerSlot *slot);
+static void sweep_up(void);
 static void refuse_or_not(AlWorkerSlot *slot);
 static bool take_announcements(AlWorkerSlot *slot);
 static bool turn_is_due(TimestampTz now);
@@ -162,10 +163,7 @@ override_settings(void)
 		SetConfigOption("synchronous_commit", "on", PGC_SUSET, PGC_S_OVERRIDE);
 }
 
-/*
- * Takes an incarnation and finds what a dead one has left open.  False when
- * there is nothing to do in this database.
- */
+/* Takes an incarnation.  False when there is nothing to do in this database. */
 static bool
 begin_life(AlWorkerSlot *slot)
 {
@@ -194,7 +192,6 @@ begin_life(AlWorkerSlot *slot)
 	snprintf(name, sizeof(name), "dispatcher %d", dispatcher.index);
 	al_ledger_record_incarnation(dispatcher.incarnation, name);
 	fenced = al_fence_check(&dispatcher.namespace_id);
-	dispatcher.orphans_at = queue_orphans() ? 0 : TimestampTzPlusMilliseconds(al_clock_now(), HANDOVER_MS);
 	al_session_end(&session);
 	set_state(slot, fenced ? AL_WORKER_FENCED : AL_WORKER_RUNNING, fenced);
 	al_turn_commit(&dispatcher);
@@ -231,36 +228,6 @@ nothing_to_do(void)
 	n = al_ledger_services(0, 1, &services);
 	al_session_end(&session);
 	return n == 0 ? "no service has been created here" : NULL;
-}
-
-/*
- * Queues the attempts of dead incarnations as lost: their outcomes are unknown.
- * True when a living one still has attempts that are ours once it ends.
- */
-static bool
-queue_orphans(void)
-{
-	AlStanding *standings;
-	bool	   *lookups;
-	bool		others = false;
-	int			n = al_ledger_claimed(dispatcher.incarnation, dispatcher.index, dispatcher.count, &standings, &lookups);
-	int64		asked = 0;
-	bool		alive = false;
-
-	for (int i = 0; i < n; i++)
-	{
-		if (standings[i].claimed_by != asked)
-			alive = al_incarnation_is_alive(standings[i].claimed_by);
-		asked = standings[i].claimed_by;
-		if (alive)
-			others = true;
-		else
-			al_turn_queue(&dispatcher, &standings[i], standings[i].attempts, lookups[i], AL_END_WORKER_LOST);
-	}
-	if (dispatcher.n_ended > 0)
-		ereport(LOG,
-				(errmsg("actionledger: %d attempts of an earlier dispatcher have no recorded outcome", dispatcher.n_ended)));
-	return others;
 }
 
 /* The loop over latch, sockets and deadlines. */
@@ -301,7 +268,7 @@ loop(AlWorkerSlot *slot)
 			if (dispatcher.lanes.release_again)
 				al_lanes_release(&dispatcher.lanes);
 			next_scan = TimestampTzPlusMilliseconds(now, al_poll_interval);
-			look_around(slot, now);
+			look_around(slot);
 			if (dispatcher.gone)
 				break;
 		}
@@ -359,12 +326,14 @@ set_state(AlWorkerSlot *slot, AlWorkerState state, const char *detail)
  * table, is looked at again the next time.
  */
 static void
-look_around(AlWorkerSlot *slot, TimestampTz now)
+look_around(AlWorkerSlot *slot)
 {
 	dispatcher.in_turn = true;
 	PG_TRY();
 	{
-		look(slot, now);
+		look(slot);
+		if (!dispatcher.gone)
+			sweep_up();
 	}
 	PG_CATCH();
 	{
@@ -384,7 +353,7 @@ look_around(AlWorkerSlot *slot, TimestampTz now)
  * its tables are durable, and what others have left.
  */
 static void
-look(AlWorkerSlot *slot, TimestampTz now)
+look(AlWorkerSlot *slot)
 {
 	AlSession	session;
 	char	   *fenced;
@@ -405,16 +374,52 @@ look(AlWorkerSlot *slot, TimestampTz now)
 		set_state(slot, AL_WORKER_FENCED, fenced);
 	if (resumed)
 		set_state(slot, AL_WORKER_RUNNING, NULL);
-	/* What this look does not get to, the next one does. */
-	if (resumed)
-		dispatcher.orphans_at = 0;
-	if (dispatcher.n_ended == 0 && dispatcher.n_busy == 0 && now >= dispatcher.orphans_at)
-		dispatcher.orphans_at = queue_orphans() ? now : DT_NOEND;
 	al_rebase_look();
 	refusal = al_gate_table_refusal();
 	strlcpy(dispatcher.table_refusal, refusal ? refusal : "", sizeof(dispatcher.table_refusal));
+	if (resumed)
+		dispatcher.orphans_at = 0;
 	al_session_end(&session);
 	al_turn_commit(&dispatcher);
+}
+
+/*
+ * Settles what others have left: at the start claims of the dead, and once more
+ * later, for those that were alive then; always a page of what outside executors
+ * do or should.
+ */
+static void
+sweep_up(void)
+{
+	AlSweep		sweep = {
+		.incarnation = dispatcher.incarnation, .index = dispatcher.index, .count = dispatcher.count, .after = dispatcher.swept
+	};
+	bool		orphans = al_clock_now() >= dispatcher.orphans_at;
+	bool		left = false;
+	AlSession	session;
+
+	StartTransactionCommand();
+	if (!al_ledger_hold(dispatcher.ledger) || !al_rebase_keep_off())
+	{
+		CommitTransactionCommand();
+		return;
+	}
+	al_session_begin(&session, false);
+	al_registry_refresh();
+	if (orphans)
+		left = al_sweep_orphans(&sweep);
+	al_sweep_due(&sweep);
+	al_session_end(&session);
+	al_turn_commit(&dispatcher);
+
+	dispatcher.swept = sweep.after;
+	if (orphans)
+		dispatcher.orphans_at = left ? al_clock_now()
+			: dispatcher.orphans_at == 0 ? TimestampTzPlusMilliseconds(al_clock_now(), HANDOVER_MS) : DT_NOEND;
+	if (sweep.n[AL_SWEPT_ORPHANED] > 0)
+		ereport(LOG,
+				(errmsg("actionledger: %d attempts of an earlier dispatcher have no recorded outcome", sweep.n[AL_SWEPT_ORPHANED])));
+	ConditionVariableBroadcast(&al_roster->outcome);
 }
 
 /* Stops and resumes sending as the settings of the server and the ledger's tables allow it. */

@@ -157,6 +157,8 @@ note_contradiction(const AlStanding *standing, const AlFound *found, bool proves
 	{
 		out->has_event = true;
 		out->event.what = "conflict";
+		out->event.verdict = al_verdict_name(out->closing.verdict);
+		out->event.source = "lookup";
 		out->event.note = psprintf("lookup %d %s after the action had been decided", out->closing.attempt,
 								   proves_absence ? "did not find it"
 								   : found->finding == AL_FOUND_CONFIRMED ? "found it" : "found that it has failed");

@@ -37,7 +37,7 @@ static AlStatement pick_due = {
 	"FROM (SELECT s.priority, d.action_id, d.next_at "
 	"      FROM unnest($1::int[], $2::int[], $3::timestamptz[], $4::bigint[], $6::int[]) AS s(service_id, free, mark_at, mark_id, priority), "
 	"      LATERAL (SELECT x.action_id, x.next_at FROM actionledger.due x JOIN actionledger.action y USING (action_id) "
-	"               WHERE x.service_id = s.service_id AND x.priority = s.priority AND (x.next_at, x.action_id) > (s.mark_at, s.mark_id) "
+	"               WHERE NOT x.external AND x.service_id = s.service_id AND x.priority = s.priority AND (x.next_at, x.action_id) > (s.mark_at, s.mark_id) "
 	"                 AND x.next_at <= $5 AND y.claimed_by IS NULL AND y.instance = $7 AND y.next_step IN ('send', 'resend', 'wait', 'lookup', 'approve') "
 	"               ORDER BY x.next_at, x.action_id LIMIT s.free FOR NO KEY UPDATE OF y SKIP LOCKED) d) p "
 	"JOIN actionledger.action a ON a.action_id = p.action_id",
@@ -46,7 +46,7 @@ static AlStatement pick_due = {
 static AlStatement next_due = {
 	"SELECT s.n::int, d.next_at "
 	"FROM unnest($1::int[], $2::timestamptz[], $3::bigint[], $4::int[]) WITH ORDINALITY AS s(service_id, mark_at, mark_id, priority, n), "
-	"LATERAL (SELECT x.next_at FROM actionledger.due x WHERE x.service_id = s.service_id AND x.priority = s.priority "
+	"LATERAL (SELECT x.next_at FROM actionledger.due x WHERE NOT x.external AND x.service_id = s.service_id AND x.priority = s.priority "
 	"           AND (x.next_at, x.action_id) > (s.mark_at, s.mark_id) "
 	"         ORDER BY x.next_at, x.action_id LIMIT 1) d",
 	4, {INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT4ARRAYOID}
@@ -96,8 +96,9 @@ static AlStatement delete_due = {
 	"DELETE FROM actionledger.due d USING unnest($1::bigint[]) AS u(action_id) WHERE d.action_id = u.action_id", 1, {INT8ARRAYOID}
 };
 static AlStatement update_due = {
-	"UPDATE actionledger.due d SET next_at = u.next_at, held_at = NULL FROM unnest($1::bigint[], $2::timestamptz[]) AS u(action_id, next_at) "
-	"WHERE d.action_id = u.action_id",
+	"UPDATE actionledger.due d SET next_at = u.next_at, held_at = NULL, external = a.method = 'EXTERNAL' AND a.next_step <> 'lookup' "
+	"FROM unnest($1::bigint[], $2::timestamptz[]) AS u(action_id, next_at), actionledger.action a "
+	"WHERE d.action_id = u.action_id AND a.action_id = u.action_id",
 	2, {INT8ARRAYOID, TIMESTAMPTZARRAYOID}
 };
 static AlStatement park_due = {
@@ -141,7 +142,7 @@ static AlStatement claimed_by_others = {
 	"SELECT " STANDING_COLUMNS ", EXISTS (SELECT FROM actionledger.attempt t WHERE t.action_id = a.action_id "
 	"  AND t.attempt = a.attempts AND t.kind = 'lookup') "
 	"FROM actionledger.due d JOIN actionledger.action a USING (action_id) "
-	"WHERE a.claimed_by IS NOT NULL AND a.claimed_by <> $1 AND a.instance = $4 AND d.service_id % $3 = $2 ORDER BY a.action_id",
+	"WHERE a.claimed_by > 0 AND a.claimed_by <> $1 AND a.instance = $4 AND d.service_id % $3 = $2 ORDER BY a.action_id",
 	4, {INT8OID, INT4OID, INT4OID, INT8OID}
 };
 static AlStatement read_particulars = {

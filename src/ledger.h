@@ -141,7 +141,7 @@ typedef struct AlEvent
 	AlStatus	status;
 	char	   *note;
 	const char *verdict;		/* NULL: it is no evidence */
-	const char *source;			/* of the evidence: answer, callback, executor; NULL: none */
+	const char *source;			/* of the evidence: answer, lookup, callback, executor; NULL: none */
 	Datum		evidence;		/* jsonb, 0: none */
 } AlEvent;
 

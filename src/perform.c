@@ -273,7 +273,7 @@ al_perform_warn(const AlTool *tool)
 
 	if (why == NULL)
 		warned = false;
-	else if (!warned)
+	else if (!warned && !tool->def->external)
 	{
 		warned = true;
 		ereport(WARNING,

@@ -48,8 +48,8 @@ static AlStatement insert_action = {
 		TIMESTAMPTZOID, BOOLOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}
 };
 static AlStatement insert_due = {
-	"INSERT INTO actionledger.due (action_id, service_id, next_at, priority) VALUES ($1, $2, $3, $4)",
-	4, {INT8OID, INT4OID, TIMESTAMPTZOID, INT2OID}
+	"INSERT INTO actionledger.due (action_id, service_id, next_at, priority, external) VALUES ($1, $2, $3, $4, $5)",
+	5, {INT8OID, INT4OID, TIMESTAMPTZOID, INT2OID, BOOLOID}
 };
 static AlStatement select_same = {
 	"SELECT a.action_id, a.tool_id, a.args_hash, a.requested_by, a.owner, a.status::pg_catalog.text, a.next_step::pg_catalog.text, "
@@ -204,6 +204,7 @@ insert(const AlTool *tool, const AlProposal *proposal, const char *identity, con
 	values[1] = Int32GetDatum(tool->service->service_id);
 	values[2] = TimestampTzGetDatum(due_at);
 	values[3] = Int16GetDatum((int16) proposal->priority);
+	values[4] = BoolGetDatum(tool->def->external);
 	(void) al_statement_run(&insert_due, values, NULL);
 	al_wakeup_at_commit(due_at);
 

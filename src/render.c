@@ -158,6 +158,12 @@ al_render_request(const AlServiceDef *service, const AlToolDef *tool,
 {
 	AlRendered *rendered = palloc0(sizeof(AlRendered));
 
+	if (tool->external)
+	{
+		rendered->url = pstrdup(service->base_url);
+		rendered->headers = pstrdup("");
+		return rendered;
+	}
 	al_render_check_key(tool, idempotency);
 	rendered->url = render_url(service, tool, idempotency, context);
 	rendered->headers = render_headers(service, tool, idempotency, context);

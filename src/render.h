@@ -64,7 +64,8 @@ extern char *al_render_key(const AlIdempotency *idempotency, const pg_uuid_t *na
  * missing or empty value of {x} or {+x} in the path, a line break under {+x}
  * (elsewhere in a URL it is percent-encoded), anything but printable ASCII or a
  * brace in a header, an object where a scalar is needed.  Raises LG009 when the
- * body is over max_body bytes or the URL over 8 kB.
+ * body is over max_body bytes or the URL over 8 kB.  For an external tool it is
+ * the service's base URL, and nothing else.
  *
  * Elsewhere a missing argument leaves out what it stands for: the variable in a
  * query, the header, the member or element of the body; within a text it is

@@ -63,7 +63,8 @@ al_render_check(const AlToolDef *tool)
 	Check		check = {tool, place, AND_OURS, NIL};
 
 	check_sensitive(&check, al_place_member(place, "sensitive"));
-	check_path(&check, al_place_member(place, "request"), tool->path, AND_OURS);
+	if (!tool->external)
+		check_path(&check, al_place_member(place, "request"), tool->path, AND_OURS);
 	check_headers(&check, al_place_member(place, "headers"));
 	if (tool->body_template != NULL)
 	{
@@ -74,7 +75,7 @@ al_render_check(const AlToolDef *tool)
 	check_text(&check, al_place_member(place, "identity"), tool->identity, AND_RUN);
 	check_text(&check, al_place_member(place, "summary"), tool->summary, ONLY_ARGUMENTS);
 	check_text(&check, al_place_member(place, "target"), tool->target, ONLY_ARGUMENTS);
-	if (tool->body == AL_BODY_NONE)
+	if (tool->body == AL_BODY_NONE && !tool->external)
 		check_all_used(&check, al_place_member(place, "request"));
 	if (tool->lookup != NULL && tool->lookup->path != NULL)
 		check_path(&check, al_place_member(al_place_member(place, "lookup"), "request"), tool->lookup->path, IN_LOOKUP);
@@ -88,6 +89,9 @@ al_render_check_key(const AlToolDef *tool, const AlIdempotency *idempotency)
 	AlPlace		place = {"tool", tool->name, ""};
 	size_t		len = strlen(idempotency->name);
 
+	/* Its executor puts the key where it belongs. */
+	if (tool->external)
+		return;
 	al_definition_check_key_header(place, tool->headers, idempotency);
 	if (idempotency->place == AL_KEY_PLACE_BODY)
 	{

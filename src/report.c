@@ -21,6 +21,7 @@
 #include "utils/timestamp.h"
 
 #include "authority.h"
+#include "clock.h"
 #include "errors.h"
 #include "judge.h"
 #include "ledger.h"
@@ -132,7 +133,7 @@ al_report_outcome_by_identity(PG_FUNCTION_ARGS)
 static Datum
 report(FunctionCallInfo fcinfo, int64 action_id, int verdict, int evidence)
 {
-	Call		call = {.action_id = action_id, .caller = GetUserId(), .now = GetCurrentTimestamp()};
+	Call		call = {.action_id = action_id, .caller = GetUserId(), .now = al_clock_now()};
 	AlSession	session;
 
 	PreventCommandIfReadOnly("report_outcome()");

@@ -71,7 +71,8 @@ typedef struct AlDispatcher
 	int			isolate;		/* record so many singly: a batch has failed */
 	TimestampTz retry_at;		/* after an error: no turn before */
 	int64		clock_retry_at; /* after an error in following the clock: not again before, in elapsed time */
-	TimestampTz orphans_at;		/* when to look for orphans again */
+	TimestampTz orphans_at;		/* when to look for orphans again; 0: at the first look */
+	int64		swept;			/* how far the sweep of outside executors' actions has come */
 	Oid			ledger;			/* relation of the ledger that this life belongs to */
 	char		table_refusal[160]; /* why its tables forbid any sending; empty: they do not */
 	bool		gone;			/* it has been dropped: there is nothing to record in */

@@ -297,6 +297,7 @@ category_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlToo
 		{"response_garbled", "the answer was not HTTP"},
 		{"resend_blocked", "the connection died and a hidden re-send was stopped"},
 		{"aborted_after_send", "the server stopped while it waited for the answer"},
+		{"lease_expired", "its executor has not reported before its lease was over"},
 		{"worker_lost", "the server or its worker died while the request may have been under way"},
 		{"accepted", "accepted (HTTP 202), not done yet"},
 		{"key_in_use", "the first request is still being processed (HTTP 409)"},

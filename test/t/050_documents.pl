@@ -238,7 +238,7 @@ sub check_truth
 	my ($world) = @_;
 	my $by = truth_by_action($world->{provider});
 	my $rows = $world->{node}->safe_psql('shop',
-		"SELECT action_id, status FROM actionledger.action WHERE coalesce(confirmed_by, '') <> 'person' AND coalesce(error_code, '') <> 'resolved_failed'");
+		"SELECT action_id, status FROM actionledger.action WHERE coalesce(confirmed_by, '') NOT IN ('person', 'executor') AND coalesce(error_code, '') <> 'resolved_failed'");
 	my @wrong;
 
 	for my $row (split /\n/, $rows)
