@@ -217,7 +217,7 @@ al_claim_send(AlDispatcher *dispatcher, AlClaim *claim, bool gate_open)
 
 		if (gate_open)
 		{
-			al_lane_begin(claimed->lane);
+			claimed->flight->probe = al_lane_begin(claimed->lane);
 			al_wire_send(dispatcher->wire, &claimed->request);
 			if (claimed->mark.lookup)
 				(void) AL_FAULT_POINT("lookup_sent");

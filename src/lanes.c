@@ -269,30 +269,23 @@ al_lane_room(AlLane *lane)
 }
 
 /* Notes that a request begins. */
-void
+int64
 al_lane_begin(AlLane *lane)
 {
 	lane->in_flight++;
-	al_breaker_begin(&lane->breaker);
 	al_bucket_take(&lane->bucket, lane->rate, 1);
+	return al_breaker_begin(&lane->breaker);
 }
 
 /* Notes how a request has ended. */
 void
-al_lane_end(AlLane *lane, const AlEvidence *evidence)
+al_lane_end(AlLane *lane, const AlEvidence *evidence, int64 probe)
 {
-	bool		counts;
-	bool		failed = al_breaker_is_failure(evidence, &counts);
+	AlBreakerSign sign = al_breaker_read(evidence);
 	bool		was_open = lane->breaker.open;
 
 	lane->in_flight--;
-	if (!counts)
-	{
-		/* A probe that says nothing leaves the question open. */
-		lane->breaker.probing = false;
-		return;
-	}
-	(void) al_breaker_end(&lane->breaker, lane->threshold, lane->cooldown_ms, failed, monotonic_ms());
+	(void) al_breaker_end(&lane->breaker, lane->threshold, lane->cooldown_ms, sign, probe, monotonic_ms());
 	if (lane->breaker.open && !was_open)
 	{
 		lane->held_from = al_clock_now();
@@ -300,7 +293,7 @@ al_lane_end(AlLane *lane, const AlEvidence *evidence)
 	}
 	else if (!lane->breaker.open && was_open)
 		lane->held_until = al_clock_now();
-	if (lane->breaker.open || was_open)
+	if (sign != AL_SIGN_NONE && (lane->breaker.open || was_open))
 		publish(lane);
 }
 

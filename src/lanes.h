@@ -105,9 +105,9 @@ extern void al_lane_advance(AlLane *lane, const AlLot *lot, int picked,
 /* Come back to an action that was left where it is. */
 extern void al_lane_return_to(AlLane *lane, int priority, TimestampTz next_at, int64 action_id);
 
-/* A request of the lane begins; one has ended. */
-extern void al_lane_begin(AlLane *lane);
-extern void al_lane_end(AlLane *lane, const AlEvidence *evidence);
+/* A request of the lane begins, perhaps as the breaker's probe of that number; one has ended. */
+extern int64 al_lane_begin(AlLane *lane);
+extern void al_lane_end(AlLane *lane, const AlEvidence *evidence, int64 probe);
 
 /* Microseconds for which pauses and the breaker have held an action that was due at a time. */
 extern int64 al_lane_held_us(const AlLanes *lanes, const AlLane *lane, int32 tool_id, bool read_only, TimestampTz due_at, TimestampTz now);

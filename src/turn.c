@@ -538,7 +538,7 @@ al_turn_collect(AlDispatcher *dispatcher)
 		item->ended.finished_at = al_clock_now();
 		item->ended.evidence = result->evidence;
 		item->ended.result = result;
-		al_lane_end(flight->lane, &result->evidence);
+		al_lane_end(flight->lane, &result->evidence, flight->probe);
 		pfree(flight);
 		if (dispatcher->n_ended++ == 0)
 			dispatcher->ended_since = item->ended.finished_at;

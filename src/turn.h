@@ -34,6 +34,7 @@ typedef struct AlFlight
 	AlLane	   *lane;
 	bool		lookup;
 	TimestampTz started_at;
+	int64		probe;			/* of the lane's breaker; 0: none */
 	const char *keep[16];		/* names of the answer's headers that are kept */
 	char		key_place[80];	/* of the standing */
 	char		names[(AL_RULE_HEADERS + 2) * (AL_ANSWER_HEADER_MAX + 1)];	/* of those that the definition names */

@@ -10,50 +10,59 @@ al_breaker_room(const AlBreaker *breaker, int64_t now_ms, int free)
 {
 	if (!breaker->open)
 		return free;
-	if (breaker->probing || now_ms < breaker->probe_at_ms)
+	if (breaker->probing != 0 || now_ms < breaker->probe_at_ms)
 		return 0;
 	return free > 1 ? 1 : free;
 }
 
 /* Notes that a request begins; while open, it is the probe. */
-void
+int64_t
 al_breaker_begin(AlBreaker *breaker)
 {
-	if (breaker->open)
-		breaker->probing = true;
+	if (!breaker->open)
+		return 0;
+	return breaker->probing = ++breaker->probes;
 }
 
 /* Notes how a request has ended. */
 bool
-al_breaker_end(AlBreaker *breaker, int threshold, int64_t cooldown_ms, bool failed, int64_t now_ms)
+al_breaker_end(AlBreaker *breaker, int threshold, int64_t cooldown_ms, AlBreakerSign sign, int64_t probe, int64_t now_ms)
 {
 	bool		was_open = breaker->open;
+	bool		is_probe = was_open && probe != 0 && probe == breaker->probing;
 
-	if (!failed)
+	switch (sign)
 	{
-		breaker->failures = 0;
-		breaker->open = false;
-		breaker->probing = false;
-		return was_open;
-	}
-	if (breaker->failures < 1000000)
-		breaker->failures++;
-	if (breaker->open ? breaker->probing : breaker->failures >= threshold)
-	{
-		breaker->open = true;
-		breaker->probing = false;
-		breaker->probe_at_ms = now_ms + cooldown_ms;
+		case AL_SIGN_NONE:
+			/* The question is still open, for another probe. */
+			if (is_probe)
+				breaker->probing = 0;
+			break;
+		case AL_SIGN_ALIVE:
+			breaker->failures = 0;
+			breaker->open = false;
+			breaker->probing = 0;
+			break;
+		case AL_SIGN_FAILING:
+			if (breaker->failures < 1000000)
+				breaker->failures++;
+			if (was_open ? is_probe : breaker->failures >= threshold)
+			{
+				breaker->open = true;
+				breaker->probing = 0;
+				breaker->probe_at_ms = now_ms + cooldown_ms;
+			}
+			break;
 	}
 	return breaker->open != was_open;
 }
 
-/* Tells whether an attempt counts as a failure of the destination. */
-bool
-al_breaker_is_failure(const AlEvidence *evidence, bool *counts)
+/* Reads what an attempt says of the destination. */
+AlBreakerSign
+al_breaker_read(const AlEvidence *evidence)
 {
-	*counts = true;
 	if (evidence->prereqs > 0 && evidence->head_complete)
-		return evidence->status >= 500;
+		return evidence->status >= 500 ? AL_SIGN_FAILING : AL_SIGN_ALIVE;
 	switch (evidence->ending)
 	{
 		case AL_END_RESOLVE:
@@ -66,7 +75,7 @@ al_breaker_is_failure(const AlEvidence *evidence, bool *counts)
 		case AL_END_PARTIAL:
 		case AL_END_GARBLED:
 		case AL_END_RESEND_BLOCKED:
-			return true;
+			return AL_SIGN_FAILING;
 		case AL_END_OK:
 		case AL_END_CAPPED:
 		case AL_END_ABORTED:
@@ -78,8 +87,7 @@ al_breaker_is_failure(const AlEvidence *evidence, bool *counts)
 		case AL_END_WORKER_LOST:
 			break;
 	}
-	*counts = false;
-	return false;
+	return AL_SIGN_NONE;
 }
 
 /* Fills the bucket up to now, and says how many of free requests may begin. */

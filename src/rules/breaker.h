@@ -18,25 +18,38 @@ typedef struct AlBreaker
 {
 	int			failures;		/* in a row */
 	bool		open;
-	bool		probing;		/* open, and a probe is under way */
+	int64_t		probing;		/* open: number of the probe that is under way; 0: none */
+	int64_t		probes;			/* so far */
 	int64_t		probe_at_ms;	/* open: when the next probe may go */
 } AlBreaker;
+
+/* What the end of a request says of the destination. */
+typedef enum AlBreakerSign
+{
+	AL_SIGN_NONE,				/* nothing */
+	AL_SIGN_ALIVE,
+	AL_SIGN_FAILING
+} AlBreakerSign;
 
 /* How many of free requests may begin now. */
 extern int	al_breaker_room(const AlBreaker *breaker, int64_t now_ms, int free);
 
-/* A request begins. */
-extern void al_breaker_begin(AlBreaker *breaker);
-
-/* A request has ended.  True when that opened or closed the breaker. */
-extern bool al_breaker_end(AlBreaker *breaker, int threshold, int64_t cooldown_ms, bool failed, int64_t now_ms);
+/* A request begins.  Gives the number of the probe that it is, 0 for none. */
+extern int64_t al_breaker_begin(AlBreaker *breaker);
 
 /*
- * Whether an attempt counts as a failure of the destination: no connection, no
- * answer, or a 5xx status.  Refusals (4xx) and what went wrong on our side do
- * not count; neither says anything, which is what *counts tells.
+ * A request has ended, with the number that it began with.  True when that
+ * opened or closed the breaker.  While open, only the end of the probe opens it
+ * anew; a sign of life closes it whoever brings it.
  */
-extern bool al_breaker_is_failure(const AlEvidence *evidence, bool *counts);
+extern bool al_breaker_end(AlBreaker *breaker, int threshold, int64_t cooldown_ms, AlBreakerSign sign,
+						   int64_t probe, int64_t now_ms);
+
+/*
+ * What an attempt says: failing for no connection, no answer, or a 5xx status;
+ * nothing where it went wrong on our side; else, refusals (4xx) included, alive.
+ */
+extern AlBreakerSign al_breaker_read(const AlEvidence *evidence);
 
 /* Requests a second, at most: a bucket that holds the tokens of one second, at least one. */
 typedef struct AlBucket
