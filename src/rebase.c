@@ -182,7 +182,7 @@ move_all(int64 jump, int64 offset, TimestampTz *ahead)
 	if (jump < 0)
 		*ahead = Max(*ahead, al_clock_elapsed() + offset - jump);
 	ereport(LOG,
-			(errmsg("actionledger: the clock was set %s by %.3f s", jump > 0 ? "forward" : "back", Abs(jump) / 1e6),
+			(errmsg("actionledger: the clock was set %s by %.3f s", jump > 0 ? "forward" : "back", (jump > 0 ? jump : -jump) / 1e6),
 			 errdetail("What was measured of " UINT64_FORMAT " live actions (last send, windows, waits) moves with it%s.", n,
 					   paid < n ? "; some are locked and follow" : "")));
 }
