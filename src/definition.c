@@ -27,6 +27,7 @@ static const char *const HEADER_HINT =
 "Write printable ASCII; a secret stands as {secret:name}, with a name of A-Z a-z 0-9 _ . and -.";
 
 static void merge_objects(JsonbParseState **state, const JsonbValue *target, const JsonbValue *patch);
+static bool is_credential(const char *name);
 static void push_merged(JsonbParseState **state, JsonbValue *name, const JsonbValue *target, const JsonbValue *patch);
 static JsonbValue *find_member(const JsonbValue *object, const JsonbValue *name);
 static void check_header_name(AlPlace place, const char *name);
@@ -138,7 +139,49 @@ al_definition_headers(AlPlace place, const JsonbValue *object, bool placeholders
 
 		(void) JsonbIteratorNext(&it, &value, true);
 		al_definition_header(here, key, al_option_text(here, &value), placeholders, headers);
+		if (is_credential(key))
+			al_definition_check_reference(here, al_option_text(here, &value));
 	}
+}
+
+/* Tells whether a header of this name holds a credential. */
+static bool
+is_credential(const char *name)
+{
+	static const char *const whole[] = {"authorization", "proxy-authorization", "cookie"};
+	static const char *const ends[] = {"token", "secret", "password", "api-key", "apikey", "access-key", "auth-key"};
+	size_t		len = strlen(name);
+
+	for (int i = 0; i < lengthof(whole); i++)
+	{
+		if (pg_strcasecmp(name, whole[i]) == 0)
+			return true;
+	}
+	for (int i = 0; i < lengthof(ends); i++)
+	{
+		size_t		end = strlen(ends[i]);
+
+		if (len >= end && pg_strcasecmp(name + len - end, ends[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A credential in a definition would be read in views, dumps and logs. */
+void
+al_definition_check_reference(AlPlace place, const char *value)
+{
+	const char *cursor = value;
+	const char *end = value + strlen(value);
+	AlTextPiece piece;
+
+	while ((piece = al_text_next(&cursor, end)).kind != AL_TEXT_END)
+	{
+		if (piece.kind == AL_TEXT_SECRET || piece.kind == AL_TEXT_PLACEHOLDER)
+			return;
+	}
+	al_definition_error(place, "Store it with actionledger.set_secret() or as a file of actionledger.secret_directory, and write {secret:name} here.",
+						"a credential stands here as it is");
 }
 
 void

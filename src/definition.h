@@ -61,6 +61,7 @@ typedef struct AlRule
 	AlVerdict	verdict;
 	bool		transient;		/* rejected: the same request may be accepted later */
 	bool		conclusive;
+	bool		mismatch;		/* the key stands for another request there: sending again can only say so again */
 	char	   *category;
 } AlRule;
 
@@ -96,6 +97,7 @@ typedef struct AlServiceDef
 	AlIdempotency idempotency;
 	int			in_flight;		/* most requests at once; default 100 */
 	double		rate_per_second;	/* most requests begun a second; 0: no limit */
+	int			queued;			/* most live actions that will be sent by themselves; 0: no limit */
 	int			breaker_failures;	/* in a row that open the breaker; default 5 */
 	int64		breaker_cooldown_ms;	/* before a probe; default 60 s */
 	char	   *ca_file;

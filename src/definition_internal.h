@@ -25,6 +25,8 @@ extern void al_definition_header(AlPlace place, const char *name, const char *va
 								 bool placeholders, List **headers);
 
 /* Append the line of a header whose value is checked already; refuses a bad, reserved or repeated name. */
+/* A value that must be given by reference: raises unless it holds a {secret:name} (or an argument). */
+extern void al_definition_check_reference(AlPlace place, const char *value);
 extern void al_definition_add_header(AlPlace place, const char *name, const char *value, List **headers);
 
 /* Refuse anything but printable ASCII with {secret:name}, and {placeholders} where allowed. */

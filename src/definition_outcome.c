@@ -10,6 +10,7 @@
 
 #define MAX_RULES 50
 #define MAX_CATEGORY 40
+#define KEY_MISMATCH "key_mismatch"
 
 static void read_status(AlPlace place, const JsonbValue *value, void *target);
 static void read_header(AlPlace place, const JsonbValue *value, void *target);
@@ -117,6 +118,10 @@ check_rule(AlPlace place, AlRule *rule, bool has_verdict)
 	if (strlen(rule->category) > MAX_CATEGORY || strspn(rule->category, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(rule->category))
 		al_definition_error(al_place_member(place, "category"), "Write a word such as key_conflict.",
 							"a category has up to %d lower-case letters, digits and underscores", MAX_CATEGORY);
+	rule->mismatch = strcmp(rule->category, KEY_MISMATCH) == 0;
+	if (rule->mismatch && rule->verdict != AL_VERDICT_UNKNOWN)
+		al_definition_error(al_place_member(place, "verdict"), "Write \"unknown\": re-sending then ends, and lookups or a person decide.",
+							"that a key stands for another request does not prove what became of this one");
 }
 
 /* A rule whose header is not kept would never hold: what is kept has room for so many. */

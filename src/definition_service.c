@@ -16,6 +16,7 @@
 
 #define DEFAULT_IN_FLIGHT 100
 #define MAX_IN_FLIGHT 10000
+#define MAX_QUEUED 100000000
 #define DEFAULT_BREAKER_FAILURES 5
 #define DEFAULT_BREAKER_COOLDOWN_MS AL_MINUTE_MS
 #define MAX_BASE_URL 2048
@@ -26,6 +27,7 @@ typedef struct ServiceOptions
 	AlServiceDef *service;
 	List	   *headers;		/* lines of "auth" and "headers" */
 	int			in_flight;
+	int			queued;
 	double		rate_per_second;
 	int			breaker_failures;
 	int64		breaker_cooldown_ms;
@@ -73,7 +75,7 @@ static const AlOption AUTH_OPTIONS[] = {
 static const AlOption LIMIT_OPTIONS[] = {
 	AL_OPTION_INT_AT("in_flight", ServiceOptions, in_flight, 1, MAX_IN_FLIGHT),
 	AL_OPTION_READ_BY("rate_per_second", read_rate),
-	AL_OPTION_NOT_YET("queued"),
+	AL_OPTION_INT_AT("queued", ServiceOptions, queued, 1, MAX_QUEUED),
 	AL_OPTION_END
 };
 
@@ -123,6 +125,7 @@ al_service_parse(const char *name, const char *base_url, Jsonb *options)
 	al_definition_check_key_header(place, service->headers, &service->idempotency);
 	service->in_flight = read.in_flight;
 	service->rate_per_second = read.rate_per_second;
+	service->queued = read.queued;
 	service->breaker_failures = read.breaker_failures;
 	service->breaker_cooldown_ms = read.breaker_cooldown_ms;
 	service->allow_private = read.allow_private;
@@ -145,9 +148,10 @@ static void
 read_bearer(AlPlace place, const JsonbValue *value, void *target)
 {
 	ServiceOptions *options = target;
+	char	   *text = al_option_text(place, value);
 
-	al_definition_header(place, "Authorization", psprintf("Bearer %s", al_option_text(place, value)),
-						 false, &options->headers);
+	al_definition_header(place, "Authorization", psprintf("Bearer %s", text), false, &options->headers);
+	al_definition_check_reference(place, text);
 }
 
 /*
@@ -183,6 +187,7 @@ read_basic(AlPlace place, const JsonbValue *value, void *target)
 		if (piece.kind == AL_TEXT_LITERAL && memchr(piece.text, ':', piece.len) != NULL)
 			al_definition_error(al_place_element(place, 0), NULL, "a user cannot have a colon (RFC 7617)");
 	}
+	al_definition_check_reference(place, psprintf("%s %s", parts[0], parts[1]));
 	al_definition_add_header(place, "Authorization", psprintf("Basic {basic:%s:%s}", parts[0], parts[1]),
 							 &options->headers);
 }
@@ -196,6 +201,7 @@ read_auth_header(AlPlace place, const JsonbValue *value, void *target)
 		al_definition_error(place, "Write {\"Name\": \"{secret:name}\"}.",
 							"an object of exactly one header belongs here");
 	al_definition_headers(place, value, false, &options->headers);
+	al_definition_check_reference(place, llast(options->headers));
 }
 
 static void

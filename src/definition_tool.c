@@ -139,6 +139,8 @@ al_definition_request(AlPlace place, const char *request, char **method, char **
 		al_definition_error(place, hint, "the method is not one of GET, HEAD, POST, PUT, PATCH and DELETE");
 	if ((*path)[0] != '/')
 		al_definition_error(place, hint, "the path does not begin with \"/\"");
+	if ((*path)[1] == '/')
+		al_definition_error(place, hint, "the path begins with \"//\", which some take for the name of a host");
 	if (strlen(*path) > MAX_PATH)
 		al_definition_error(place, hint, "the path is longer than %d bytes", MAX_PATH);
 	for (const char *c = *path; *c != '\0'; c++)

@@ -89,7 +89,7 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 		out->has_event = true;
 		out->event.what = outcome.category;
 		out->event.status = decision.status;
-		out->event.note = pstrdup("libcurl was about to send the request a second time; it was stopped");
+		out->event.note = al_words_event(&outcome);
 	}
 	out->event.action_id = standing->action_id;
 }
@@ -283,6 +283,8 @@ rule_outcome(const AlRule *rule)
 		.verdict = rule->verdict,
 		.transient = rule->transient,
 		.conclusive = rule->conclusive,
+		.ends_resending = rule->mismatch,
+		.event = rule->mismatch,
 		.category = rule->category
 	};
 }

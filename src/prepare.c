@@ -26,6 +26,7 @@
 #include "errors.h"
 #include "fence.h"
 #include "prepare.h"
+#include "queue.h"
 #include "render.h"
 #include "roster.h"
 #include "session.h"
@@ -110,6 +111,13 @@ al_prepare(const AlTool *tool, const AlProposal *proposal, char *identity)
 	al_canonical_hash(proposal->args, hash);
 	prepared.story.tool = tool->name;
 	prepared.story.identity = identity;
+	if (!al_queue_take(tool->service))
+	{
+		/* What is there already needs no place. */
+		if (find_same(tool, proposal, identity, hash, &prepared.story))
+			return prepared;
+		al_queue_refuse(tool->service);
+	}
 	for (int i = 0; i < CONFLICT_TRIES; i++)
 	{
 		action_id = next_action_id();

@@ -310,6 +310,12 @@ render_url(const AlServiceDef *service, const AlToolDef *tool,
 				 errmsg("arguments cannot stand in the path of tool \"%s\"", tool->name),
 				 errdetail("One of them brings a \"#\", and what follows it would not be sent."),
 				 errhint("Send a value without \"#\".")));
+	if (out_len > 1 && out[1] == '/')
+		ereport(ERROR,
+				(errcode(AL_ERR_INVALID_ARGUMENTS),
+				 errmsg("arguments cannot stand in the path of tool \"%s\"", tool->name),
+				 errdetail("They make it begin with \"//\", which some take for the name of a host."),
+				 errhint("Send a value that does not begin with \"/\".")));
 	url = psprintf("%s%s", service->base_url, out);
 	if (idempotency->place == AL_KEY_PLACE_QUERY)
 		url = with_key_parameter(url, idempotency, context->key);
@@ -368,6 +374,11 @@ look_up(const AlUriVariable *variable, AlUriValue *value, void *arg)
 		al_render_refuse(pnstrdup(variable->name, variable->name_len),
 						 "Send a string, a number or a boolean.",
 						 "an object or an array cannot stand in a URL");
+
+	if (text != NULL && strpbrk(text, "\r\n") != NULL)
+		al_render_refuse(pnstrdup(variable->name, variable->name_len),
+						 "Send a value of one line.",
+						 "it has a line break, which cannot stand in a URL");
 
 	/* DELETE /customers/{id} must not become DELETE /customers/ */
 	if (needed && (text == NULL || text[0] == '\0'))

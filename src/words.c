@@ -276,6 +276,15 @@ al_words_time(TimestampTz at)
 	return pstrdup(text);
 }
 
+/* Says what is remarkable about an outcome. */
+char *
+al_words_event(const AlOutcome *outcome)
+{
+	return pstrdup(outcome->ruled
+				   ? "the destination says that the key stands for another request there; what became of this one is unknown, and sending it again would only be told the same"
+				   : "libcurl was about to send the request a second time; it was stopped");
+}
+
 /* Puts a category into words. */
 static const char *
 category_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlTool *tool)

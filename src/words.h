@@ -83,4 +83,7 @@ extern char *al_words_pause(const AlPause *pause);
 /* A time for a reader, UTC to the second. */
 extern char *al_words_time(TimestampTz at);
 
+/* What is remarkable about an outcome that deserves an event of its own. */
+extern char *al_words_event(const AlOutcome *outcome);
+
 #endif							/* AL_WORDS_H */

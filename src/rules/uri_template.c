@@ -324,17 +324,16 @@ put_value(Output *out, const Operator *operator, const Piece *name,
 		if (value->len > 0 || operator->equals_if_empty)
 			put(out, '=');
 	}
-	if (!operator->reserved)
-	{
-		put_encoded(out, value->text, value->len);
-		return AL_URI_OK;
-	}
+	/* Also where they would be encoded: who decodes them may take them for the end of a line. */
 	for (size_t i = 0; i < value->len; i++)
 	{
 		if (value->text[i] == '\0' || value->text[i] == '\r' || value->text[i] == '\n')
 			return AL_URI_CONTROL;
 	}
-	put_reserved(out, value->text, value->len);
+	if (operator->reserved)
+		put_reserved(out, value->text, value->len);
+	else
+		put_encoded(out, value->text, value->len);
 	return AL_URI_OK;
 }
 

@@ -21,7 +21,7 @@ typedef enum AlUriResult
 	AL_URI_SYNTAX,				/* not a URI template */
 	AL_URI_UNSUPPORTED,			/* a level 4 modifier or a reserved operator */
 	AL_URI_REFUSED,				/* the callback said no */
-	AL_URI_CONTROL,				/* NUL, CR or LF in a value under + or # */
+	AL_URI_CONTROL,				/* NUL, CR or LF in a value */
 	AL_URI_DOT_SEGMENT,			/* a path segment became "." or ".." */
 	AL_URI_TOO_LONG				/* the result does not fit */
 } AlUriResult;

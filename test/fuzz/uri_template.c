@@ -27,7 +27,7 @@ typedef struct Filling
 	AlUriVariable seen[MAX_SEEN];
 	bool		refused;
 	bool		reserved;		/* a value was filled in under + or # */
-	bool		control;		/* and had a NUL, CR or LF */
+	bool		control;		/* a value had a NUL, CR or LF */
 	int			n_slashes;		/* variables of the operator that adds one */
 } Filling;
 
@@ -131,11 +131,9 @@ look_up(const AlUriVariable *variable, AlUriValue *value, void *arg)
 	if (filling->refused || (text.len == 1 && text.text[0] == '\x01'))
 		return !filling->refused;
 	if (variable->operator == '+' || variable->operator == '#')
-	{
 		filling->reserved = true;
-		for (size_t i = 0; i < text.len; i++)
-			filling->control = filling->control || memchr("\0\r\n", text.text[i], 3) != NULL;
-	}
+	for (size_t i = 0; i < text.len; i++)
+		filling->control = filling->control || memchr("\0\r\n", text.text[i], 3) != NULL;
 	value->defined = true;
 	value->text = text.text;
 	value->len = text.len;
@@ -277,7 +275,7 @@ check_octets(const char *text, size_t len, const char *besides)
 	}
 }
 
-/* Whether a path, its dots and slashes decoded, has a segment "." or "..", parameters aside. */
+/* Whether a path, its dots, slashes and semicolons decoded, has a segment "." or "..", parameters aside. */
 static bool
 leads_up(const char *path, size_t len)
 {
@@ -292,8 +290,8 @@ leads_up(const char *path, size_t len)
 		int			octet = path[i] == '%' && len - i >= 3 && hex_value(path[i + 1]) >= 0 && hex_value(path[i + 2]) >= 0 ?
 			hex_value(path[i + 1]) * 16 + hex_value(path[i + 2]) : -1;
 
-		decoded[n++] = octet == '.' ? '.' : octet == '/' || octet == '\\' ? '/' : path[i];
-		if (octet == '.' || octet == '/' || octet == '\\')
+		decoded[n++] = octet == '.' ? '.' : octet == '/' || octet == '\\' ? '/' : octet == ';' ? ';' : path[i];
+		if (octet == '.' || octet == '/' || octet == '\\' || octet == ';')
 			i += 2;
 	}
 	decoded[n] = '/';

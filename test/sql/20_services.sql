@@ -32,11 +32,13 @@ SELECT pg_temp.wrong('{}', name => n) FROM unnest(ARRAY['', repeat('x', 64), E'a
 
 -- Options: unknown ones get the nearest name, those to come are refused and not ignored.
 SELECT pg_temp.wrong(o) FROM unnest(ARRAY['[]', '1', 'null', '{"idempotncy": {}}', '{"zzz": 1}', '{"breaker": {"failures": 0}}', '{"breaker": {"cooldown": 60}}', '{"breaker": {"cool": "1s"}}', '{"limits": {"rate_per_second": 0}}', '{"limits": {"rate_per_second": "5"}}', '{"proxy": "x"}', '{"signing": {}}',
-    '{"limits": {"in_flight": 0}}', '{"limits": {"in_flight": 1.5}}', '{"limits": {"in_flite": 1}}', '{"limits": {"queued": 5}}', '{"limits": []}', '{"allow_private": "yes"}']) o;
+    '{"limits": {"in_flight": 0}}', '{"limits": {"in_flight": 1.5}}', '{"limits": {"in_flite": 1}}', '{"limits": {"queued": 0}}', '{"limits": []}', '{"allow_private": "yes"}']) o;
 
 -- Credentials and headers.
-SELECT pg_temp.wrong(o) FROM unnest(ARRAY['{"auth": "x"}', '{"auth": {}}', '{"auth": {"bearer": "a", "basic": ["b", "c"]}}', '{"auth": {"bearer": ""}}',
-    '{"auth": {"bearer": "{secret:bad name}"}}', '{"auth": {"bearer": "{token}"}}', '{"auth": {"basic": ["only"]}}', '{"auth": {"basic": ["a:b", "c"]}}', '{"auth": {"header": {}}}',
+SELECT pg_temp.wrong(o) FROM unnest(ARRAY['{"auth": "x"}', '{"auth": {}}', '{"auth": {"bearer": "{secret:a}", "basic": ["b", "{secret:c}"]}}', '{"auth": {"bearer": ""}}',
+    '{"auth": {"bearer": "{secret:bad name}"}}', '{"auth": {"bearer": "{token}"}}', '{"auth": {"basic": ["only"]}}', '{"auth": {"basic": ["a:b", "{secret:c}"]}}', '{"auth": {"header": {}}}',
+    '{"auth": {"bearer": "sk_live_1"}}', '{"auth": {"basic": ["sk_live_1", ""]}}', '{"auth": {"header": {"X-Any": "sk_live_1"}}}', '{"headers": {"authorization": "Bearer sk_live_1"}}',
+    '{"headers": {"X-Api-Key": "sk_live_1"}}', '{"headers": {"X-Vault-Token": "sk_live_1"}}', '{"headers": {"Cookie": "session=1"}}',
     '{"headers": {"X-A": "a\r\nX-B: b"}}', '{"headers": {"X A": "a"}}', '{"headers": {"Host": "a"}}', '{"headers": {"Actionledger-Action": "a"}}', '{"headers": {"X-A": "é"}}',
     '{"headers": {"X-A": ""}}', '{"headers": {"X-A": 1}}', '{"headers": {"X-A": " a"}}', '{"headers": {"X-A": "1", "x-a": "2"}}', '{"headers": ["X-A: a"]}',
     '{"headers": {"idempotency-key": "fixed"}}', '{"headers": {"X-A": "{arg}"}}']) o;

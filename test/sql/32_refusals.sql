@@ -28,7 +28,7 @@ SELECT pg_temp.refused(a) FROM unnest(ARRAY['[]', '7', 'null', '{"id": "R1", "am
     '{"id": "R1", "amount": 1, "to": "x", "lines": {"sku": "a"}}']) a;
 -- Arguments that would lead the request elsewhere, or out of its header.
 SELECT pg_temp.refused(a) FROM unnest(ARRAY['{"id": "R1", "amount": 1, "to": ""}', '{"id": "R1", "amount": 1, "to": ".."}', '{"id": "R1", "amount": 1, "to": "x", "memo": "a\r\nX-Evil: b"}',
-    '{"id": "R1", "amount": 1, "to": "x", "memo": "{secret:pay_key}"}', '{"id": "R1", "amount": 1, "to": "x", "memo": {"a": 1}}']) a;
+    '{"id": "R1", "amount": 1, "to": "a\r\nb"}', '{"id": "R1", "amount": 1, "to": "a\nb"}', '{"id": "R1", "amount": 1, "to": "x", "memo": "{secret:pay_key}"}', '{"id": "R1", "amount": 1, "to": "x", "memo": {"a": 1}}']) a;
 SELECT pg_temp.refused(jsonb_build_object('id', 'R1', 'amount', 1, 'to', 'x', 'memo', repeat('x', 10000))::text);
 -- LG005.
 CREATE ROLE regress_al_nobody;

@@ -125,9 +125,9 @@ for my $tool (sort keys %reused)
 # ---------------------------------------------------------------------------
 {
 	my %services = (
-		first => '"auth": {"bearer": "first-token"}, "headers": {"X-Tenant": "first-tenant", "X-Only-First": "yes"}',
-		second => '"auth": {"header": {"X-Api-Key": "second-key"}}, "headers": {"X-Tenant": "second-tenant"}',
-		third => '"auth": {"basic": ["third", "word"]}',
+		first => '"auth": {"bearer": "{secret:first_token}"}, "headers": {"X-Tenant": "first-tenant", "X-Only-First": "yes"}',
+		second => '"auth": {"header": {"X-Api-Key": "{secret:second_key}"}}, "headers": {"X-Tenant": "second-tenant"}',
+		third => '"auth": {"basic": ["third", "{secret:third_word}"]}',
 		bare => '"headers": {"X-Nothing": "at all"}');
 	my %auth = (first => 'Bearer first-token', second => undef, third => 'Basic dGhpcmQ6d29yZA==', bare => undef);
 	my %header = (
@@ -137,6 +137,7 @@ for my $tool (sort keys %reused)
 		'X-Nothing' => { bare => 'at all' });
 	my (%of, %requests);
 
+	$node->safe_psql('postgres', "SELECT actionledger.set_secret(n, v) FROM (VALUES ('first_token', 'first-token'), ('second_key', 'second-key'), ('third_word', 'word')) s(n, v)");
 	# The provider tells the header that a request names in key_header.
 	for my $service (sort keys %services)
 	{

@@ -316,11 +316,11 @@ sub play_mismatch
 		paypal_refund => [ 422, { name => 'DUPLICATE_REQUEST_ID' }, 'key_used' ]);
 
 	patch_tools('{"timeout": "20s", "connect_timeout": "5s", "retry": {"attempts": 3, "base": "50ms", "cap": "100ms"}}');
-	play($_, 'mismatch', says(@{ $answers{$_} }[ 0, 1 ]), @review, effects => 0, sends => 3, category => $answers{$_}[2]) for sort keys %answers;
+	play($_, 'mismatch', says(@{ $answers{$_} }[ 0, 1 ]), @review, effects => 0, sends => $answers{$_}[2] eq 'key_mismatch' ? 1 : 3, category => $answers{$_}[2]) for sort keys %answers;
 	play('razorpay_refund', 'mismatch, which it calls a bad request', says(400, { error => { code => 'BAD_REQUEST_ERROR' } }), @failed, effects => 0, sends => 1);
 
 	# this provider's own rule: the key is remembered with its body
-	my $id = play('book_slot', 'mismatch', 'ok', options => '{"not_before": "2099-01-01T00:00:00Z"}', @review, effects => 0, sends => 3, category => 'key_mismatch');
+	my $id = play('book_slot', 'mismatch', 'ok', options => '{"not_before": "2099-01-01T00:00:00Z"}', @review, effects => 0, sends => 1, category => 'key_mismatch');
 	my $row = action_row($node, $id);
 	like(post($row->{url} =~ s{^http://[^/]+}{}r, $row->{idempotency_key}, '{"booking": "another"}'), qr{^HTTP/1.1 200 }, 'the key is used for another booking');
 	is($node->safe_psql('postgres', "SELECT next_step FROM actionledger.retry($id, 'now')"), 'send', 'and then for ours');

@@ -130,7 +130,7 @@ sub state_of
 # ---------------------------------------------------------------------------
 {
 	my @requests = ('POST {a}', 'POST {+a}', 'POST {.a}', 'POST {;a}', 'POST {/a}', 'POST {?a}', 'POST .evil.test/', 'POST @127.0.0.1/', 'POST :1@127.0.0.1/', 'POST http://127.0.0.1/',
-		'POST //127.0.0.1\\x', 'POST /x#y', 'POST /../x', 'POST /%2e%2e/x', 'POST /a%2f../x', 'GET /x HTTP/1.1', "POST /x\r\nX-Evil: 1", "POST\r\nX: y /x", 'CONNECT /x', 'PO\\tST /x');
+		'POST //127.0.0.1\\x', 'POST //127.0.0.1/x', 'POST //{a}', 'POST //', 'POST /x#y', 'POST /../x', 'POST /%2e%2e/x', 'POST /a%2f../x', 'GET /x HTTP/1.1', "POST /x\r\nX-Evil: 1", "POST\r\nX: y /x", 'CONNECT /x', 'PO\\tST /x');
 
 	is(join(' | ', grep { code("SELECT actionledger.create_tool('refused', 'kept', " . literal($_) . ", input => '{\"properties\": {\"a\": {\"type\": \"string\"}}}')") ne 'LG015' } @requests), '',
 		scalar(@requests) . ' requests that are no path of the service are refused (LG015)');
@@ -235,7 +235,12 @@ sub state_of
 	{
 		is_deeply([ grep { !$refusals{$tool}{$_} } '..', '.', '../..', '../../admin', '..;x/admin' ], [], "$tool: dot segments are refused");
 	}
-	is_deeply([ grep { !$refusals{reserved}{$_} } "\r\nX-Evil: 1", "a\nb", "a\rb", '%2e%2e', '%2E%2e/admin', '..%2fadmin', '%2e', '#', 'a#b', '#@x' ], [], 'reserved: line breaks, encoded dots and fragments are refused');
+	for my $tool (qw(path segment query next dot matrix reserved first))
+	{
+		is_deeply([ grep { !$refusals{$tool}{$_} } "\r\nX-Evil: 1", $hostile[1], "a\nb", "a\rb" ], [], "$tool: line breaks are refused");
+	}
+	is_deeply([ grep { !$refusals{first}{$_} } "//127.0.0.1:$other/x", "/\\127.0.0.1:$other", '/', '//' ], [], 'first: a path that begins with two slashes is refused');
+	is_deeply([ grep { !$refusals{reserved}{$_} } '%2e%2e', '%2E%2e/admin', '..%2fadmin', '%2e', '#', 'a#b', '#@x' ], [], 'reserved: encoded dots and fragments are refused');
 	is_deeply([ grep { !$refusals{header}{$_} } "\r\nX-Evil: 1", $hostile[1], "a\nb", "a\rb", "\x01", "a\x7fb", "\xc3\xa4", '{secret:key}' ], [], 'header: control characters, other than ASCII, and references to secrets are refused');
 	is_deeply([ grep { !$refusals{identity}{$_} } "\r\nX-Evil: 1", $hostile[1], "a\nb", "a\rb", "\t", "\x01", "a\x7fb" ], [], 'identity: control characters are refused');
 

@@ -187,11 +187,12 @@ subtest 'case 15: no key and no header of one action is on the next' => sub {
 
 	# What the services and their tools put into a request, and nobody else does.
 	my %service = (
-		alpha => [ $endpoints[0], '"header": "Alpha-Key"', '"headers": {"X-Alpha": "of-alpha"}, "auth": {"bearer": "token-alpha"}', qr/^(X-Alpha|Alpha-Key|X-Tool-alpha|Authorization: Bearer token-alpha)/m ],
-		beta => [ $endpoints[1], '"header": "Beta-Key"', '"headers": {"X-Beta": "of-beta"}, "auth": {"header": {"X-Token": "token-beta"}}', qr/^(X-Beta|Beta-Key|X-Tool-beta|X-Token: token-beta)/m ],
+		alpha => [ $endpoints[0], '"header": "Alpha-Key"', '"headers": {"X-Alpha": "of-alpha"}, "auth": {"bearer": "{secret:token_alpha}"}', qr/^(X-Alpha|Alpha-Key|X-Tool-alpha|Authorization: Bearer token-alpha)/m ],
+		beta => [ $endpoints[1], '"header": "Beta-Key"', '"headers": {"X-Beta": "of-beta"}, "auth": {"header": {"X-Token": "{secret:token_beta}"}}', qr/^(X-Beta|Beta-Key|X-Tool-beta|X-Token: token-beta)/m ],
 		gamma => [ $endpoints[0], '"query": "gamma_key"', '"headers": {"X-Gamma": "of-gamma"}', qr/^(X-Gamma|X-Tool-gamma)/m ]);
 	my (%of, %seen);
 
+	$node->safe_psql('postgres', "SELECT actionledger.set_secret(n, v) FROM (VALUES ('token_alpha', 'token-alpha'), ('token_beta', 'token-beta')) s(n, v)");
 	for my $name (sort keys %service)
 	{
 		my ($endpoint, $key, $options) = @{ $service{$name} };

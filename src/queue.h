@@ -1,0 +1,22 @@
+/*
+ * queue.h
+ *		The limit on what a service's queue may hold (limits.queued).
+ */
+#ifndef AL_QUEUE_H
+#define AL_QUEUE_H
+
+#include "postgres.h"
+
+#include "registry.h"
+
+/*
+ * Whether the queue of a service has room for one more action, which is then
+ * taken.  Counted once in a statement and again when what was found is used up;
+ * others' transactions that are open do not count.  Needs an AlSession.
+ */
+extern bool al_queue_take(const AlService *service);
+
+/* Refuse an action for want of room: LG018. */
+extern void al_queue_refuse(const AlService *service) pg_attribute_noreturn();
+
+#endif							/* AL_QUEUE_H */
