@@ -40,3 +40,22 @@ CREATE VIEW actionledger.refusals WITH (security_barrier) AS
     WHERE actionledger._may_see(r.requested_by, NULL);
 COMMENT ON VIEW actionledger.refusals IS 'Proposals of yours that try_perform refused, and why; all of them for operators';
 GRANT SELECT ON actionledger.refusals TO PUBLIC;
+
+CREATE FUNCTION actionledger.tool_specs(format text)
+    RETURNS jsonb LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_tool_specs';
+COMMENT ON FUNCTION actionledger.tool_specs(text) IS
+    'The tools that the current role may perform, as function specifications: openai, anthropic (arrays of tools) or mcp (a result of tools/list). LG015 for a name that the format cannot have';
+
+CREATE TYPE actionledger.imported_tool AS (
+    tool      text,
+    imported  bool,
+    message   text
+);
+COMMENT ON TYPE actionledger.imported_tool IS 'Answer of import_mcp_tools for one tool: imported, or why not';
+
+CREATE FUNCTION actionledger.import_mcp_tools(tools jsonb, service text, options jsonb DEFAULT '{}')
+    RETURNS SETOF actionledger.imported_tool LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_import_mcp_tools';
+COMMENT ON FUNCTION actionledger.import_mcp_tools(jsonb, text, jsonb) IS
+    'Define the tools of a Model Context Protocol server, from its answer to tools/list, at a service. Its hints are not believed: each is non_idempotent and every action waits for approval. '
+    'options: request (POST /mcp), options (of every tool), replace, all_or_nothing';
+REVOKE ALL ON FUNCTION actionledger.import_mcp_tools(jsonb, text, jsonb) FROM PUBLIC;

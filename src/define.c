@@ -19,6 +19,7 @@
 
 #include "authority.h"
 #include "databases.h"
+#include "define.h"
 #include "definition.h"
 #include "errors.h"
 #include "fence.h"
@@ -381,6 +382,14 @@ write_service(const char *name, const char *base_url, Jsonb *options, bool repla
 				 errdetail("A service of that name is defined."),
 				 errhint("Use actionledger.alter_service(), or pass replace => true.")));
 	(void) al_statement_run(&update_service, values, NULL);
+}
+
+/* Makes a tool for another function. */
+char *
+al_define_tool(const char *name, const char *service, const char *request, const char *type,
+			   const char *identity, Jsonb *input, Jsonb *options, bool replace)
+{
+	return write_tool(name, service, request, type, identity, input, options, replace);
 }
 
 /* Checks a tool and writes its row; returns what to tell. */
