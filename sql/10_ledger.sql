@@ -159,6 +159,7 @@ CREATE TABLE actionledger.action (
     lookups          smallint NOT NULL DEFAULT 0,
     lookups_before   smallint NOT NULL DEFAULT 0,
     absences         smallint NOT NULL DEFAULT 0,
+    overridden       bool NOT NULL DEFAULT false,
     external_ref     text,
     confirmed_by     text,
     error_code       text,
@@ -179,6 +180,7 @@ COMMENT ON COLUMN actionledger.action.lookup_ends_at IS 'When the last lookup is
 COMMENT ON COLUMN actionledger.action.doubted_at IS 'Until then another place may have sent it: when a successor took it over';
 COMMENT ON COLUMN actionledger.action.lookups_before IS 'How many of the lookups belong to a budget that is closed: before a send that followed a proved absence, or before reconcile_now';
 COMMENT ON COLUMN actionledger.action.absences IS 'How often a lookup has proved that it had not happened: only the first time may a send follow';
+COMMENT ON COLUMN actionledger.action.overridden IS 'A person has decided that it is sent once more although it may have happened; used up by the next send';
 COMMENT ON COLUMN actionledger.action.args_hash IS 'SHA-256 of the canonical arguments (RFC 8785)';
 COMMENT ON COLUMN actionledger.action.headers IS 'Frozen header lines, secrets by reference';
 COMMENT ON COLUMN actionledger.action.confirmed_by IS 'What confirmed it: response, replay, lookup, callback, executor or person';

@@ -18,7 +18,7 @@ REVOKE ALL ON FUNCTION actionledger.resolve(bigint, text, jsonb, text, text, boo
 CREATE FUNCTION actionledger.retry(action_id bigint, note text, force bool DEFAULT false)
     RETURNS actionledger.decided LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_retry';
 COMMENT ON FUNCTION actionledger.retry(bigint, text, bool) IS
-    'Let an action go on at once: a blocked one after what blocked it was mended, or one that waits for its next try. Identity and key stay the same. LG012 when the state machine does not allow a send; an unknown outcome that cannot safely be sent again is never sent by this version, forced or not';
+    'Let an action go on at once: a blocked one after what blocked it was mended, or one that waits for its next try. Identity and key stay the same. LG012 when the state machine does not allow a send; a note is needed. force: a person decides to send once more what may have happened, with the same key and bytes, once nothing sent before can be in progress any more; kept as event override';
 REVOKE ALL ON FUNCTION actionledger.retry(bigint, text, bool) FROM PUBLIC;
 
 CREATE FUNCTION actionledger.cancel(action_id bigint, note text DEFAULT NULL)
@@ -39,6 +39,18 @@ COMMENT ON FUNCTION actionledger._duration(text, interval) IS 'A duration option
 CREATE FUNCTION actionledger._breaker(service_id int, OUT state text, OUT failures int, OUT since timestamptz, OUT next_probe_at timestamptz)
     RETURNS record LANGUAGE c VOLATILE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_breaker';
 COMMENT ON FUNCTION actionledger._breaker(int) IS 'The circuit breaker of a service of this database, as its dispatcher last showed it';
+
+CREATE FUNCTION actionledger.explain(action_id bigint)
+    RETURNS SETOF text LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_explain';
+COMMENT ON FUNCTION actionledger.explain(bigint) IS 'The whole story of an action, a line for each event in UTC, then what is known, what is not, and the statements that are allowed now. LG014 when there is none that you may see';
+
+CREATE FUNCTION actionledger._known(action_id bigint)
+    RETURNS text LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_sql_known';
+COMMENT ON FUNCTION actionledger._known(bigint) IS 'What is known of an action, in words; NULL when the caller may not see it';
+
+CREATE FUNCTION actionledger._allowed(action_id bigint)
+    RETURNS text[] LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_sql_allowed';
+COMMENT ON FUNCTION actionledger._allowed(bigint) IS 'Verbs that the state machine allows now; NULL when the caller may not see the action';
 
 CREATE FUNCTION actionledger._trouble(service_id int)
     RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'al_sql_trouble';
@@ -101,15 +113,11 @@ COMMENT ON VIEW actionledger.needs_reconciliation IS 'Actions that may or may no
 CREATE VIEW actionledger.review_queue WITH (security_barrier) AS
     SELECT a.action_id, date_trunc('second', now() - a.created_at) AS age, a.owner, a.assigned_to, t.name AS tool, a.summary,
            a.error_message AS reason,
-           format('%s %s, last at %s%s', a.sends, CASE a.sends WHEN 1 THEN 'send' ELSE 'sends' END,
-                  to_char(a.last_sent_at, 'YYYY-MM-DD HH24:MI:SS'),
-                  coalesce((SELECT string_agg(format('; %s%s: %s%s', CASE at.kind WHEN 'lookup' THEN 'lookup ' ELSE '' END, at.attempt, at.category,
-                                              coalesce(' (HTTP ' || at.http_status || ')', '')), '' ORDER BY at.attempt)
-                              FROM actionledger.attempt at WHERE at.action_id = a.action_id), '')) AS known,
+           actionledger._known(a.action_id) AS known,
            ARRAY(SELECT at.external_ref FROM actionledger.attempt at WHERE at.action_id = a.action_id AND at.external_ref IS NOT NULL
                  UNION SELECT r.ref FROM actionledger.event e, jsonb_array_elements_text(e.evidence -> 'refs') AS r(ref)
                         WHERE e.action_id = a.action_id AND e.what = 'duplicates_found' ORDER BY 1) AS refs,
-           ARRAY['resolve'] AS allowed,
+           actionledger._allowed(a.action_id) AS allowed,
            format('SELECT * FROM actionledger.resolve(%s, ''confirmed'', ''{"external_ref": "…"}'', ''how you know''); '
                   '-- or ''failed'', when you have evidence that it did not and will not happen', a.action_id) AS do
     FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.tool t USING (tool_id)

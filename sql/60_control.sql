@@ -47,3 +47,34 @@ CREATE VIEW actionledger.pauses WITH (security_barrier) AS
     FROM actionledger.pause p;
 COMMENT ON VIEW actionledger.pauses IS 'What is paused, or was: who, when, why';
 GRANT SELECT ON actionledger.pauses TO PUBLIC;
+
+-- Sorting what needs a person.
+
+CREATE FUNCTION actionledger.assign(action_id bigint, owner text)
+    RETURNS actionledger.decided LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_assign';
+COMMENT ON FUNCTION actionledger.assign(bigint, text) IS 'Say who sees to an action that is live: a role, which must exist; NULL for nobody. LG011 when it is settled already';
+
+CREATE FUNCTION actionledger.acknowledge(action_id bigint, note text)
+    RETURNS actionledger.decided LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_acknowledge';
+COMMENT ON FUNCTION actionledger.acknowledge(bigint, text) IS 'Note that a conflict, a duplicate or a failure has been seen, and what is done about it: it leaves attention. LG011 when there is nothing of that kind';
+
+CREATE FUNCTION actionledger.redrive(tool text, since timestamptz, until timestamptz, note text, dry_run bool DEFAULT true,
+        OUT action_id bigint, OUT verb text, OUT will text)
+    RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_redrive';
+COMMENT ON FUNCTION actionledger.redrive(text, timestamptz, timestamptz, text, bool) IS
+    'Retry or look up what is blocked, in review or waits for a lookup, and was recorded in [since, until): all that the state machine allows, nothing else. NULL is any tool, any time. A dry run, the default, shows the same actions and changes nothing';
+
+REVOKE ALL ON FUNCTION actionledger.assign(bigint, text), actionledger.acknowledge(bigint, text),
+    actionledger.redrive(text, timestamptz, timestamptz, text, bool) FROM PUBLIC;
+
+-- A person who has but a name, a number or a reference.
+CREATE FUNCTION actionledger.find(what text)
+    RETURNS SETOF actionledger.actions LANGUAGE sql STABLE PARALLEL UNSAFE
+BEGIN ATOMIC
+    SELECT a.* FROM actionledger.actions a
+    WHERE what <> '' AND (a.action_id::text = what OR a.identity = what OR a.idempotency_key = what OR a.external_ref = what OR
+                          a.target = what OR a.run_id = what OR starts_with(lower(a.summary), lower(what)))
+    ORDER BY a.action_id DESC LIMIT 100;
+END;
+COMMENT ON FUNCTION actionledger.find(text) IS
+    'Actions that you may see with this number, identity, key, external_ref, target or run_id, or a summary that begins like this; the latest 100. It reads the whole history';

@@ -382,6 +382,7 @@ add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List 
 		: TimestampTzPlusMilliseconds(draft->now, key->window_ms - key->margin_ms);
 	after->status = AL_STATUS_SUBMITTED;
 	after->sends++;
+	after->overridden = false;
 	after->last_sent_at = draft->now;
 	after->window_ends_at = mark->window_ends_at;
 	after->key_ends_at = mark->key_ends_at;

@@ -183,7 +183,8 @@ situation_of(const AlStanding *standing, const AlTool *tool, const AlLookupDef *
 		.budget = AL_BUDGET_OPEN,
 		.lookup = lookup ? AL_LOOKUP_OPEN : AL_LOOKUP_NONE,
 		.stop = stop_of(standing, now),
-		.resend = lookup != NULL && lookup->resend && standing->absences <= 1
+		.resend = lookup != NULL && lookup->resend && standing->absences <= 1,
+		.overridden = standing->overridden
 	};
 	bool		counts = !al_policy_is_open(known) || al_registry_resendable(tool, standing->key_place);
 

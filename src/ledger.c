@@ -29,8 +29,8 @@
 #define STANDING_COLUMNS \
 	"a.action_id, a.tool_id, a.service_id, a.status::text, a.known::text, a.attempts::int, a.sends::int, a.claimed_by, " \
 	"a.last_sent_at, a.window_ends_at, a.key_ends_at, a.expires_at, a.cancelled_at, a.key_place, a.expiry_moves, " \
-	"a.lookups::int, a.lookups_before::int, a.absences::int, a.lookup_ends_at, a.doubted_at, a.approve_by, a.next_step::text"
-#define N_STANDING_COLUMNS 22
+	"a.lookups::int, a.lookups_before::int, a.absences::int, a.lookup_ends_at, a.doubted_at, a.approve_by, a.next_step::text, a.overridden"
+#define N_STANDING_COLUMNS 23
 
 static AlStatement pick_due = {
 	"SELECT " STANDING_COLUMNS ", p.next_at, p.priority, a.requested_by, a.method, a.url, a.headers, a.body, a.next_step = 'lookup' "
@@ -56,7 +56,8 @@ static AlStatement mark_actions = {
 	"next_step = CASE WHEN u.lookup THEN 'lookup' ELSE 'wait' END::actionledger.next_step, claimed_by = $2, "
 	"attempts = a.attempts + 1, sends = a.sends + 1 - u.lookup::int, lookups = a.lookups + u.lookup::int, "
 	"last_sent_at = CASE WHEN u.lookup THEN a.last_sent_at ELSE $3 END, lookup_ends_at = u.lookup_ends_at, "
-	"window_ends_at = u.window_ends_at, key_ends_at = u.key_ends_at, expires_at = u.expires_at FROM unnest($1) u "
+	"window_ends_at = u.window_ends_at, key_ends_at = u.key_ends_at, expires_at = u.expires_at, "
+	"overridden = a.overridden AND u.lookup FROM unnest($1) u "
 	"WHERE a.action_id = u.action_id AND a.claimed_by IS NULL AND a.approve_by IS NULL AND a.attempts = u.attempt - 1",
 	3, {InvalidOid, INT8OID, TIMESTAMPTZOID}
 };
@@ -69,6 +70,9 @@ static AlStatement lock_actions = {
 	"SELECT " STANDING_COLUMNS " FROM unnest($1::bigint[]) AS u(action_id) "
 	"JOIN actionledger.action a ON a.action_id = u.action_id FOR NO KEY UPDATE OF a SKIP LOCKED",
 	1, {INT8ARRAYOID}
+};
+static AlStatement read_actions = {
+	"SELECT " STANDING_COLUMNS " FROM actionledger.action a WHERE a.action_id = $1", 1, {INT8OID}
 };
 static AlStatement close_attempts = {
 	"UPDATE actionledger.attempt t SET finished_at = u.finished_at, verdict = u.verdict::actionledger.verdict, category = u.category, "
@@ -293,6 +297,18 @@ al_ledger_lock(const int64 *action_ids, int n, AlStanding **standings)
 			read_standing(i, &(*standings)[i]);
 	} while (al_rebase_owes() && al_rebase_pay() > 0);	/* their times may have been behind the clock */
 	return found;
+}
+
+/* Reads an action without locking it. */
+bool
+al_ledger_read(int64 action_id, AlStanding *standing)
+{
+	Datum		value = Int64GetDatum(action_id);
+
+	if (al_statement_run(&read_actions, &value, NULL) == 0)
+		return false;
+	read_standing(0, standing);
+	return true;
 }
 
 /* Closes attempts that are open. */
@@ -683,4 +699,5 @@ read_standing(uint64 row, AlStanding *standing)
 	standing->lookup_ends_at = al_column_int8(row, 19);
 	standing->doubted_at = al_column_int8(row, 20);
 	standing->approve_by = al_column_int8(row, 21);
+	standing->overridden = al_column_bool(row, 23);
 }

@@ -50,6 +50,7 @@ typedef struct AlStanding
 	TimestampTz lookup_ends_at;
 	TimestampTz doubted_at;		/* another place may have sent it until then */
 	TimestampTz approve_by;		/* until when a person may approve; 0: none needs to, or one has */
+	bool		overridden;		/* a person has decided that it is sent once more */
 	char	   *key_place;		/* where the frozen request carries an honoured key; NULL: nowhere */
 } AlStanding;
 
@@ -169,6 +170,9 @@ extern void al_ledger_move_claimed(const AlMove *moves, int n, TimestampTz now, 
 
 /* Lock and read actions by number; those locked by others are left out. */
 extern int	al_ledger_lock(const int64 *action_ids, int n, AlStanding **standings);
+
+/* Read an action without locking it; false when there is none. */
+extern bool al_ledger_read(int64 action_id, AlStanding *standing);
 
 /*
  * Put due rows aside until a pause is lifted, and those back whose pause was

@@ -22,7 +22,6 @@
 #include "judge.h"
 #include "ledger.h"
 #include "report.h"
-#include "roster.h"
 #include "session.h"
 #include "verb.h"
 #include "wakeup.h"
@@ -30,7 +29,6 @@
 
 PG_FUNCTION_INFO_V1(al_resolve);
 PG_FUNCTION_INFO_V1(al_cancel);
-PG_FUNCTION_INFO_V1(al_retry);
 
 static AlStatement lock_action = {
 	"SELECT requested_by, owner FROM actionledger.action WHERE action_id = $1 FOR NO KEY UPDATE", 1, {INT8OID}
@@ -39,9 +37,6 @@ static AlStatement insert_event = {
 	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note, evidence) "
 	"VALUES ($1, $2, $3::actionledger.status, $4, $5, $6)",
 	6, {INT8OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID}
-};
-static AlStatement restart_window = {
-	"UPDATE actionledger.action SET window_ends_at = NULL WHERE action_id = $1", 1, {INT8OID}
 };
 static AlStatement note_cancel = {
 	"UPDATE actionledger.action SET cancelled_at = coalesce(cancelled_at, clock_timestamp()) WHERE action_id = $1", 1, {INT8OID}
@@ -70,12 +65,7 @@ al_resolve(PG_FUNCTION_ARGS)
 				 errmsg("unknown outcome \"%s\"", outcome),
 				 errdetail("It is 'confirmed' (evidence that it happened) or 'failed' (evidence that it did not and will not)."),
 				 errhint("Without evidence leave it open.")));
-	if (PG_ARGISNULL(3) || VARSIZE_ANY_EXHDR(PG_GETARG_TEXT_PP(3)) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("resolve needs a note"),
-				 errdetail("The note is what others will read about why this was decided."),
-				 errhint("Say how you know, such as 'seen in the provider''s dashboard'.")));
+	al_verb_note(fcinfo, 3, "resolve", "Say how you know, such as 'seen in the provider''s dashboard'.");
 
 	al_session_begin(&session, true);
 	standing = al_verb_lock(action_id, caller, true);
@@ -96,68 +86,6 @@ al_resolve(PG_FUNCTION_ARGS)
 	al_wakeup_at_commit(DT_NOBEGIN);
 	return al_verb_row(fcinfo, action_id, move.status, AL_STEP_NONE,
 					   psprintf("decided: %s, by %s", outcome, who));
-}
-
-/* Says when a retried action goes out. */
-static char *
-retry_message(const AlStanding *standing, const AlDecision *decision)
-{
-	const char *what = decision->step == AL_STEP_SEND ? "goes out" : "is sent again";
-	AlRosterBreaker breaker;
-
-	if (al_roster_breaker(MyDatabaseId, standing->service_id, &breaker) && breaker.open)
-		return psprintf("%s with the same key when its service has recovered: it failed %d times in a row, and the next probe goes at %s",
-						what, breaker.failures, al_words_time(breaker.probe_at));
-	return psprintf("%s at once, with the same key", what);
-}
-
-/* retry(action_id, note, force) */
-Datum
-al_retry(PG_FUNCTION_ARGS)
-{
-	int64		action_id = al_verb_action(fcinfo, "retry");
-	char	   *who = al_role_name(GetUserId());
-	Oid			caller = GetUserId();
-	TimestampTz now = al_clock_now();
-	Datum		value = Int64GetDatum(action_id);
-	AlSession	session;
-	AlStanding *standing;
-	AlDecision	decision;
-	AlMove		move = {0};
-
-	al_session_begin(&session, true);
-	al_registry_refresh();
-	standing = al_verb_lock(action_id, caller, true);
-	al_verb_check_expected(standing, NULL);
-	/* The clocks of what has not been sent stood still while it was blocked. */
-	if (standing->claimed_by == 0 && !al_policy_is_open(standing->known))
-	{
-		standing->window_ends_at = 0;
-		(void) al_statement_run(&restart_window, &value, NULL);
-	}
-	decision = al_judge_due(standing, al_registry_tool_by_id(standing->tool_id), now);
-	if (standing->claimed_by != 0 || (decision.step != AL_STEP_SEND && decision.step != AL_STEP_RESEND))
-		ereport(ERROR,
-				(errcode(AL_ERR_NOT_ALLOWED),
-				 errmsg("action " INT64_FORMAT " cannot be sent now", action_id),
-				 errdetail("%s", standing->claimed_by != 0 ? "It is being sent at this moment."
-						   : decision.step == AL_STEP_APPROVE ? "It waits for approval."
-						   : "Its outcome is unknown, and neither its type nor an idempotency key makes a second send safe; "
-						   "or its tries are used up, or it has expired."),
-				 errhint("%s", standing->claimed_by != 0 ? "Wait for its answer."
-						 : decision.step == AL_STEP_APPROVE ? "See actionledger.approvals for who approves it."
-						 : "Find out at the provider what happened, and decide with actionledger.resolve().")));
-	move.action_id = action_id;
-	move.status = decision.status;
-	move.step = decision.step;
-	move.known = standing->known;
-	move.next_at = now;
-	move.error_code = decision.error_code;
-	al_ledger_move(&move, 1, now);
-	al_verb_event(action_id, "retry", move.status, who, fcinfo, 1, -1);
-	al_session_end(&session);
-	al_wakeup_at_commit(DT_NOBEGIN);
-	return al_verb_row(fcinfo, action_id, move.status, move.step, retry_message(standing, &decision));
 }
 
 /* cancel(action_id, note) */
@@ -227,6 +155,18 @@ al_verb_action(FunctionCallInfo fcinfo, const char *verb)
 	return PG_GETARG_INT64(0);
 }
 
+/* Refuses a decision without a note. */
+void
+al_verb_note(FunctionCallInfo fcinfo, int note, const char *verb, const char *hint)
+{
+	if (PG_ARGISNULL(note) || VARSIZE_ANY_EXHDR(PG_GETARG_TEXT_PP(note)) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s needs a note", verb),
+				 errdetail("The note is what others will read about why this was decided."),
+				 errhint("%s", hint)));
+}
+
 /* Locks an action that the caller may decide about. */
 AlStanding *
 al_verb_lock(int64 action_id, Oid caller, bool operator_only)
@@ -271,7 +211,10 @@ al_verb_check_expected(const AlStanding *standing, const char *expected)
 				(errcode(AL_ERR_STATE_CHANGED),
 				 errmsg("action " INT64_FORMAT " is %s, not %s", standing->action_id, status, expected),
 				 errdetail("Its state is not the one that this decision was meant for."),
-				 errhint("Look at it again; to decide all the same, pass expected_status => '%s'.", status)));
+				 standing->status == AL_STATUS_PREPARED
+				 ? errhint("It has not been sent, or every send is proven undelivered: to keep it from being sent, use actionledger.cancel(" INT64_FORMAT ").",
+						   standing->action_id)
+				 : errhint("Look at it again; to decide all the same, pass expected_status => '%s'.", status)));
 }
 
 /* Refuses "failed" while a request may still be executed. */
@@ -316,6 +259,18 @@ al_verb_event(int64 action_id, const char *what, AlStatus status, const char *by
 		nulls[5] = ' ';
 	}
 	(void) al_statement_run(&insert_event, values, nulls);
+}
+
+/* Appends the event of a decision with a note. */
+void
+al_verb_event_note(int64 action_id, const char *what, AlStatus status, const char *by_whom, const char *note)
+{
+	Datum		values[6] = {
+		Int64GetDatum(action_id), CStringGetTextDatum(what), CStringGetTextDatum(al_status_name(status)),
+		CStringGetTextDatum(by_whom), CStringGetTextDatum(note)
+	};
+
+	(void) al_statement_run(&insert_event, values, "     n");
 }
 
 /* Makes the row that a verb returns. */

@@ -16,7 +16,7 @@
 #include "authority.h"
 #include "clock.h"
 #include "errors.h"
-#include "judge.h"
+#include "reconcile.h"
 #include "session.h"
 #include "verb.h"
 #include "wakeup.h"
@@ -28,8 +28,6 @@ static AlStatement renew_budget = {
 	"UPDATE actionledger.action SET lookups_before = lookups, lookup_ends_at = NULL WHERE action_id = $1", 1, {INT8OID}
 };
 
-static AlDecision decide(AlStanding *standing, const AlTool *tool, TimestampTz now);
-static char *message(const AlStanding *standing, const AlTool *tool, const AlDecision *decision, TimestampTz now);
 static AL_NORETURN void refuse(const AlStanding *standing, const AlTool *tool, const AlDecision *decision);
 
 /* reconcile_now(action_id) */
@@ -40,13 +38,10 @@ al_reconcile_now(PG_FUNCTION_ARGS)
 	char	   *who = al_role_name(GetUserId());
 	Oid			caller = GetUserId();
 	TimestampTz now = al_clock_now();
-	Datum		value = Int64GetDatum(action_id);
 	AlSession	session;
 	AlStanding *standing;
 	AlTool	   *tool;
-	AlDecision	decision;
-	AlMove		move = {0};
-	int			before;
+	AlReconcile reconcile;
 	char	   *told;
 
 	al_session_begin(&session, true);
@@ -54,55 +49,67 @@ al_reconcile_now(PG_FUNCTION_ARGS)
 	standing = al_verb_lock(action_id, caller, true);
 	al_verb_check_expected(standing, NULL);
 	tool = al_registry_tool_by_id(standing->tool_id);
-	before = standing->lookups_before;
-	decision = decide(standing, tool, now);
-	told = message(standing, tool, &decision, now);
-	if (standing->lookups_before != before)
-		(void) al_statement_run(&renew_budget, &value, NULL);
-	move.action_id = action_id;
-	move.status = decision.status;
-	move.step = decision.step;
-	move.known = standing->known;
-	move.next_at = now;
-	move.error_code = decision.error_code;
-	move.error_message = psprintf("%d %s, outcome unknown; %s asked to find out now", standing->sends,
-								  standing->sends == 1 ? "send" : "sends", who);
-	al_ledger_move(&move, 1, now);
-	al_verb_event(action_id, "reconcile_now", move.status, who, fcinfo, -1, -1);
+	reconcile = al_reconcile_consider(standing, tool, now);
+	if (!reconcile.allowed)
+		refuse(standing, tool, &reconcile.decision);
+	told = al_reconcile_message(standing, tool, &reconcile, now);
+	al_reconcile_apply(standing, &reconcile, who, now);
+	al_verb_event(action_id, "reconcile_now", reconcile.decision.status, who, fcinfo, -1, -1);
 	al_session_end(&session);
 	al_wakeup_at_commit(DT_NOBEGIN);
-	return al_verb_row(fcinfo, action_id, move.status, move.step, told);
+	return al_verb_row(fcinfo, action_id, reconcile.decision.status, reconcile.decision.step, told);
 }
 
 /*
  * Asks the state machine; lookups that are used up begin anew, since a person
- * asks for them.  Raises when it is neither to be looked up nor sent again.
+ * asks for them.
  */
-static AlDecision
-decide(AlStanding *standing, const AlTool *tool, TimestampTz now)
+AlReconcile
+al_reconcile_consider(AlStanding *standing, const AlTool *tool, TimestampTz now)
 {
-	AlDecision	decision = al_judge_due(standing, tool, now);
+	AlReconcile reconcile = {.decision = al_judge_due(standing, tool, now)};
 
 	if (standing->claimed_by != 0 || !al_policy_is_open(standing->known))
-		refuse(standing, tool, &decision);
-	if (decision.step == AL_STEP_REVIEW && tool->def->lookup != NULL && standing->lookups > standing->lookups_before)
+		return reconcile;
+	if (reconcile.decision.step == AL_STEP_REVIEW && tool->def->lookup != NULL && standing->lookups > standing->lookups_before)
 	{
 		standing->lookups_before = standing->lookups;
 		standing->lookup_ends_at = 0;
-		decision = al_judge_due(standing, tool, now);
+		reconcile.renew = true;
+		reconcile.decision = al_judge_due(standing, tool, now);
 	}
-	if (decision.step != AL_STEP_LOOKUP && decision.step != AL_STEP_RESEND)
-		refuse(standing, tool, &decision);
-	return decision;
+	reconcile.allowed = reconcile.decision.step == AL_STEP_LOOKUP || reconcile.decision.step == AL_STEP_RESEND;
+	return reconcile;
+}
+
+/* Makes an action due. */
+void
+al_reconcile_apply(const AlStanding *standing, const AlReconcile *reconcile, const char *who, TimestampTz now)
+{
+	Datum		value = Int64GetDatum(standing->action_id);
+	AlMove		move = {
+		.action_id = standing->action_id,
+		.status = reconcile->decision.status,
+		.step = reconcile->decision.step,
+		.known = standing->known,
+		.next_at = now,
+		.error_code = reconcile->decision.error_code
+	};
+
+	if (reconcile->renew)
+		(void) al_statement_run(&renew_budget, &value, NULL);
+	move.error_message = psprintf("%d %s, outcome unknown; %s asked to find out now", standing->sends,
+								  standing->sends == 1 ? "send" : "sends", who);
+	al_ledger_move(&move, 1, now);
 }
 
 /* Says what happens now, and what it can show. */
-static char *
-message(const AlStanding *standing, const AlTool *tool, const AlDecision *decision, TimestampTz now)
+char *
+al_reconcile_message(const AlStanding *standing, const AlTool *tool, const AlReconcile *reconcile, TimestampTz now)
 {
 	TimestampTz processed_at = al_judge_processed_at(standing, tool);
 
-	if (decision->step == AL_STEP_RESEND)
+	if (reconcile->decision.step == AL_STEP_RESEND)
 		return pstrdup("the same request is sent again at once, with the same key");
 	if (now < processed_at)
 		return psprintf("it is looked up at once; that it is not there would prove nothing before %s, when nothing can be in progress any more",

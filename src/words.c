@@ -257,6 +257,23 @@ al_words_decision(const AlDecision *decision, int sends)
 	return NULL;
 }
 
+/* Puts the end of a recorded attempt into words. */
+char *
+al_words_attempt(AlVerdict verdict, const char *category, int http_status, bool lookup, const AlTool *tool)
+{
+	AlOutcome	outcome = {.verdict = verdict, .category = category};
+	AlEvidence	evidence = {.head_complete = http_status > 0, .status = http_status};
+
+	if (verdict == AL_VERDICT_CONFIRMED)
+		return psprintf("%s%s", lookup ? "it is there" : strcmp(category, "replayed") == 0 ? "done, the first answer was returned again" : "done",
+						http_status > 0 ? psprintf(" (HTTP %d)", http_status) : "");
+	if (lookup)
+		return pstrdup(lookup_words(&outcome, &evidence, tool));
+	if (verdict == AL_VERDICT_REJECTED && http_status == 0)
+		return psprintf("refused (%s)", category);
+	return pstrdup(category_words(&outcome, &evidence, tool));
+}
+
 /* Says who has paused what, and why. */
 char *
 al_words_pause(const AlPause *pause)

@@ -77,6 +77,9 @@ extern char *al_words_blocked(const char *category, const char *detail);
 /* The error_message of an action that was moved on without an attempt. */
 extern char *al_words_decision(const AlDecision *decision, int sends);
 
+/* How a recorded attempt ended, from its row; http_status 0: no complete head. */
+extern char *al_words_attempt(AlVerdict verdict, const char *category, int http_status, bool lookup, const AlTool *tool);
+
 /* Who has paused what, and why. */
 extern char *al_words_pause(const AlPause *pause);
 

@@ -274,10 +274,19 @@ al_policy_decide(const AlSituation *situation)
 	Column		column = column_of(situation);
 	AlDecision	decision = resolve(table[situation->known][pressure][column], situation);
 
+	if (situation->overridden && pressure != STOPPED && al_policy_may_override(situation->known))
+		decision = open_outcome(AL_STATUS_SUBMITTED, AL_STEP_RESEND, AL_WHEN_NOW);
 	if ((decision.step == AL_STEP_SEND || decision.step == AL_STEP_RESEND) &&
 		situation->approval != AL_APPROVAL_GIVEN)
 		return unapproved(situation);
 	return decision;
+}
+
+/* Says whether a person may decide to send again what may have happened. */
+bool
+al_policy_may_override(AlKnown known)
+{
+	return al_policy_is_open(known) && known != AL_KNOWN_SEVERAL;
 }
 
 /* Says whether evidence contradicts a status. */

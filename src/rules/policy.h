@@ -86,6 +86,7 @@ typedef struct AlSituation
 	AlStop		stop;
 	bool		resend;			/* the tool allows one send more after a proved absence, and it has not been used */
 	AlApproval	approval;
+	bool		overridden;		/* a person has decided to send once more, whatever that may do */
 } AlSituation;
 
 /* When the step is due. */
@@ -164,6 +165,9 @@ extern bool al_policy_is_open(AlKnown known);
  * the approval that it needs, nothing is sent, whatever the table says.
  */
 extern AlDecision al_policy_decide(const AlSituation *situation);
+
+/* Whether a person may decide to send again: while it is open, unless it was found more than once. */
+extern bool al_policy_may_override(AlKnown known);
 
 /*
  * Whether evidence says the contrary of an action's status: that something

@@ -21,6 +21,7 @@ static uint64_t seed = UINT64_C(20260117);
 
 static void check_decisions(void);
 static void check_claims(void);
+static void check_override(void);
 static void check_moves(void);
 static void check_open(void);
 static void check_contradictions(void);
@@ -33,6 +34,7 @@ main(void)
 {
 	check_decisions();
 	check_claims();
+	check_override();
 	check_moves();
 	check_open();
 	check_contradictions();
@@ -40,6 +42,41 @@ main(void)
 	check_lookups();
 	check_histories();
 	return done_testing();
+}
+
+/*
+ * A person's decision to send once more counts in every situation in which
+ * something may have happened and nobody has stopped it, and in no other: what
+ * is not open, was found more than once, was cancelled or has expired goes on as
+ * if nobody had decided.
+ */
+static void
+check_override(void)
+{
+	tap_group("a decision to send once more");
+	for (int type = 0; type < AL_N_ACTION_TYPES; type++)
+		for (int known = 0; known < AL_N_KNOWN; known++)
+			for (int key = 0; key < AL_N_KEY_STATES; key++)
+				for (int budget = 0; budget < AL_N_BUDGETS; budget++)
+					for (int lookup = 0; lookup < AL_N_LOOKUPS; lookup++)
+						for (int stop = 0; stop < AL_N_STOPS; stop++)
+						{
+							AlSituation situation = {type, known, key, budget, lookup, stop, .approval = AL_APPROVAL_GIVEN};
+							AlDecision	plain = al_policy_decide(&situation);
+							AlDecision	decided;
+							bool		counts = stop == AL_STOP_NO &&
+								(known == AL_KNOWN_IN_PROGRESS || known == AL_KNOWN_UNKNOWN || known == AL_KNOWN_UNKNOWN_ENDED);
+
+							situation.overridden = true;
+							decided = al_policy_decide(&situation);
+							if (counts)
+								tap_cell(decided.status == AL_STATUS_SUBMITTED && decided.step == AL_STEP_RESEND && decided.when == AL_WHEN_NOW,
+										 "type %d known %d key %d budget %d lookup %d", type, known, key, budget, lookup);
+							else
+								tap_cell(decided.status == plain.status && decided.step == plain.step && decided.when == plain.when,
+										 "type %d known %d key %d budget %d lookup %d stop %d", type, known, key, budget, lookup, stop);
+						}
+	tap_group_end();
 }
 
 /* ---- What the prose says of a decision ---- */
