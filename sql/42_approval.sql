@@ -29,6 +29,11 @@ CREATE FUNCTION actionledger.reject(action_id bigint, note text)
     RETURNS actionledger.decided LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_reject';
 COMMENT ON FUNCTION actionledger.reject(bigint, text) IS 'Refuse an action that waits for approval: failed (approval_rejected), nothing is sent. For those who may approve it; the note is shown to who asked';
 
+CREATE FUNCTION actionledger.request_approval(tool text, args jsonb, reason text, identity text DEFAULT NULL)
+    RETURNS jsonb LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_request_approval';
+COMMENT ON FUNCTION actionledger.request_approval(text, jsonb, text, text) IS
+    'Record an action that waits for approval, although its tool''s business check objects (or nothing asks for one): what a person may allow beyond the rules. Arguments and permission are validated as for perform. Returns the envelope, with a refusal in it rather than an error; LG004 without a reason';
+
 CREATE VIEW actionledger.approvals WITH (security_barrier) AS
     SELECT a.action_id, date_trunc('second', now() - a.created_at) AS age, t.name AS tool, a.summary, a.target,
            a.approval_reason AS reason,

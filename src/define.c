@@ -18,6 +18,7 @@
 #include "utils/timestamp.h"
 
 #include "authority.h"
+#include "check.h"
 #include "databases.h"
 #include "define.h"
 #include "definition.h"
@@ -416,6 +417,7 @@ write_tool(const char *name, const char *service, const char *request, const cha
 				 errdetail("At \"/owner\": role \"%s\" does not exist.", def->owner),
 				 errhint("Create the role, or name the one whose members look after this tool.")));
 
+	al_check_definition(def);
 	if (def->approval_by != NULL && !OidIsValid(get_role_oid(def->approval_by, true)))
 		ereport(ERROR,
 				(errcode(AL_ERR_INVALID_DEFINITION),

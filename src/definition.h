@@ -153,6 +153,8 @@ typedef struct AlToolDef
 	int64		cap_ms;			/* default 30 s */
 	int64		window_ms;		/* default 1 h */
 	int64		expires_after_ms;	/* 0: never */
+	bool		per_run;		/* the hash that names an action takes in the run */
+	char	   *check_function; /* schema.function, or NULL */
 	AlApprovalPolicy approval;
 	char	   *approval_if;	/* jsonpath on the arguments; for AL_APPROVAL_IF */
 	char	   *approval_by;	/* role whose members approve; NULL: the owner, or an operator */

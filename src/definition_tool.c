@@ -58,11 +58,11 @@ static const AlOption TOOL_OPTIONS[] = {
 	AL_OPTION_READ_BY("sensitive", read_sensitive),
 	AL_OPTION_READ_BY("idempotency", read_idempotency),
 	AL_OPTION_READ_BY("approval", al_definition_approval),
-	AL_OPTION_NOT_YET("check_function"),
+	AL_OPTION_TEXT_AT("check_function", AlToolDef, check_function),
 	AL_OPTION_NOT_YET("compensation"),
 	AL_OPTION_NOT_YET("handlers"),
 	AL_OPTION_NOT_YET("ordering_key"),
-	AL_OPTION_NOT_YET("per_run"),
+	AL_OPTION_BOOL_AT("per_run", AlToolDef, per_run),
 	AL_OPTION_END
 };
 
@@ -117,6 +117,9 @@ al_tool_parse(const char *name, const char *request, const char *action_type,
 		read_external(place, request, tool);
 	else
 		al_definition_request(al_place_member(place, "request"), request, &tool->method, &tool->path);
+	if (tool->per_run && identity != NULL && strstr(identity, "{_run_id}") == NULL)
+		al_definition_error(al_place_member(place, "per_run"), "Put {_run_id} into the identity, or leave per_run out.",
+							"the identity has no {_run_id}, so that it is the same in every run");
 	settle_body(place, tool);
 	settle_times(place, tool);
 	al_definition_settle_lookup(al_place_member(place, "lookup"), tool);

@@ -20,6 +20,7 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
+#include "check.h"
 #include "errors.h"
 #include "perform.h"
 #include "session.h"
@@ -38,10 +39,12 @@ typedef struct BulkItem
 	AlProposal	proposal;
 	char	   *identity;
 	AlPrepared	prepared;
+	AlSession  *session;
 	ErrorData  *error;			/* on_error skip: why it was not recorded */
 } BulkItem;
 
 static AlRefusal *propose(AlProposal *proposal, AlPrepared *prepared);
+static AlRefusal *record(AlProposal *proposal, char *identity, AlSession *session, AlPrepared *prepared);
 static AlRefusal *find_tool(AlProposal *proposal);
 static void count_refusal(const AlTool *tool, int sqlstate);
 static Datum performed_row(FunctionCallInfo fcinfo, const AlPrepared *prepared);
@@ -133,10 +136,35 @@ propose(AlProposal *proposal, AlPrepared *prepared)
 	{
 		char	   *identity = al_prepare_identity(proposal->tool, proposal);
 
-		*prepared = al_prepare(proposal->tool, proposal, identity);
+		refusal = record(proposal, identity, &session, prepared);
 	}
 	al_session_end(&session);
 	return refusal;
+}
+
+/*
+ * Runs the tool's business check, and records the action.  What is known
+ * already is not checked anew: the check may object to what it has led to.
+ */
+static AlRefusal *
+record(AlProposal *proposal, char *identity, AlSession *session, AlPrepared *prepared)
+{
+	AlCheckAnswer answer;
+	AlRefusal  *refusal;
+
+	if (proposal->tool->def->check_function != NULL &&
+		!al_prepare_known(proposal->tool, proposal, identity, prepared))
+	{
+		refusal = al_check_run(proposal, identity, session, &answer);
+		if (refusal != NULL)
+			return refusal;
+		if (answer.code != NULL && proposal->approval_reason == NULL)
+			return al_check_refusal(proposal->tool, &answer);
+		if (answer.code != NULL)
+			proposal->approval_reason = psprintf("%s (%s: %s)", proposal->approval_reason, answer.code, answer.message);
+	}
+	*prepared = al_prepare(proposal->tool, proposal, identity);
+	return NULL;
 }
 
 /* perform_many(tool, args[], identities[], options) */
@@ -170,6 +198,8 @@ al_perform_many(PG_FUNCTION_ARGS)
 		al_refuse(refusal);
 	}
 	items = read_items(fcinfo, &common, &n);
+	for (int i = 0; i < n; i++)
+		items[i].session = &session;
 	for (int i = 0; i < n; i++)
 		attempt_item(&items[i], identify_item, skip);
 	/* In the order of identities, two callers with the same set cannot deadlock. */
@@ -388,11 +418,14 @@ identify_item(BulkItem *item)
 	item->identity = al_prepare_identity(proposal->tool, proposal);
 }
 
-/* Records an item. */
+/* Checks and records an item, so that the check sees the items before it. */
 static void
 prepare_item(BulkItem *item)
 {
-	item->prepared = al_prepare(item->proposal.tool, &item->proposal, item->identity);
+	AlRefusal  *refusal = record(&item->proposal, item->identity, item->session, &item->prepared);
+
+	if (refusal != NULL)
+		al_refuse(refusal);
 }
 
 /* Orders items by identity, those without one first. */

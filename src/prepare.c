@@ -59,6 +59,7 @@ static AlStatement select_same = {
 	"FROM actionledger.action a WHERE a.service_id OPERATOR(pg_catalog.=) $1 AND a.identity OPERATOR(pg_catalog.=) $2",
 	2, {INT4OID, TEXTOID}
 };
+static void hash_arguments(const AlTool *tool, const AlProposal *proposal, uint8 *hash);
 static bool insert(const AlTool *tool, const AlProposal *proposal, const char *identity, const uint8 *hash, int64 action_id,
 				   AlStory *story);
 static bool find_same(const AlTool *tool, const AlProposal *proposal, char *identity, const uint8 *hash, AlStory *story);
@@ -81,11 +82,52 @@ al_prepare_identity(const AlTool *tool, const AlProposal *proposal)
 		identity = al_render_identity(tool->def, proposal->args, proposal->run_id);
 	else
 	{
-		al_canonical_hash(proposal->args, hash);
+		hash_arguments(tool, proposal, hash);
 		identity = psprintf("%s:%s", tool->name, al_hex(hash, AL_HASH_LEN));
 	}
 	check_identity(identity);
 	return identity;
+}
+
+/* Hashes what names an action without a template: its arguments, and the run where the tool says so. */
+static void
+hash_arguments(const AlTool *tool, const AlProposal *proposal, uint8 *hash)
+{
+	StringInfoData text;
+	const char *run_id;
+	int			len;
+
+	if (!tool->def->per_run)
+	{
+		al_canonical_hash(proposal->args, hash);
+		return;
+	}
+	if (proposal->run_id == NULL || proposal->run_id[0] == '\0')
+		ereport(ERROR,
+				(errcode(AL_ERR_INVALID_IDENTITY),
+				 errmsg("\"%s\" needs a run_id", tool->name),
+				 errdetail("Its actions are named by their arguments and their run (per_run). Nothing was recorded."),
+				 errhint("Pass the run_id of this run, or an identity of the operation.")));
+	initStringInfo(&text);
+	al_canonical_append(&text, proposal->args);
+	appendStringInfoChar(&text, '\x1f');
+	run_id = al_utf8(proposal->run_id, strlen(proposal->run_id), &len);
+	appendBinaryStringInfo(&text, run_id, len);
+	al_sha256(text.data, text.len, hash);
+}
+
+/* Finds the action that is there. */
+bool
+al_prepare_known(const AlTool *tool, const AlProposal *proposal, char *identity, AlPrepared *prepared)
+{
+	uint8		hash[AL_HASH_LEN];
+
+	memset(prepared, 0, sizeof(*prepared));
+	al_words_breaker(&prepared->story, tool->service->service_id);
+	al_canonical_hash(proposal->args, hash);
+	prepared->story.tool = tool->name;
+	prepared->story.identity = identity;
+	return find_same(tool, proposal, identity, hash, &prepared->story);
 }
 
 /* Records an action, or finds the one that is there. */

@@ -56,6 +56,13 @@ extern List *al_prepare_options(AlProposal *proposal, Jsonb *options, bool *on_e
 extern char *al_prepare_identity(const AlTool *tool, const AlProposal *proposal);
 
 /*
+ * Find the action that has this identity, without waiting for anybody; false
+ * when there is none to be seen.  Raises LG007 for other arguments.  Needs an
+ * AlSession.
+ */
+extern bool al_prepare_known(const AlTool *tool, const AlProposal *proposal, char *identity, AlPrepared *prepared);
+
+/*
  * Record the action, or find the one that has this identity.  Waits for another
  * open transaction with the same identity up to actionledger.identity_wait.
  * Raises LG007 for other arguments, LG009 for what is too large, LG019 for an

@@ -79,6 +79,21 @@ al_session_try(void (*work) (void *arg), void *arg)
 	return done;
 }
 
+/* Becomes the caller for a while. */
+void
+al_session_suspend(const AlSession *session)
+{
+	Assert(session->guc_nest_level == 0);
+	SetUserIdAndSecContext(session->user, session->sec_context);
+}
+
+/* Becomes the extension's owner again. */
+void
+al_session_resume(const AlSession *session)
+{
+	SetUserIdAndSecContext(al_owner_role(), session->sec_context | SECURITY_LOCAL_USERID_CHANGE);
+}
+
 /* Runs a statement, preparing it on first use. */
 uint64
 al_statement_run(AlStatement *statement, Datum *values, const char *nulls)

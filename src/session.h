@@ -40,6 +40,10 @@ typedef struct AlSession
 extern void al_session_begin(AlSession *session, bool pin_path);
 extern void al_session_end(AlSession *session);
 
+/* Be the caller for a while, for code that is not the ledger's own; only without pin_path. */
+extern void al_session_suspend(const AlSession *session);
+extern void al_session_resume(const AlSession *session);
+
 /*
  * Do work in a subtransaction of its own; false when it raised an error, which
  * is forgotten.  For what strangers have a hand in.

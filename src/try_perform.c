@@ -1,6 +1,7 @@
 /*
  * try_perform.c
- *		perform() for callers that cannot handle an error: whatever was proposed,
+ *		perform() for callers that cannot handle an error, and the request that a
+ *		person allow what its check does not: whatever was proposed,
  *		the answer is an envelope.
  *
  * The proposal runs in a subtransaction.  A refusal is recorded outside of it,
@@ -27,6 +28,7 @@
 #include "settings.h"
 
 PG_FUNCTION_INFO_V1(al_try_perform);
+PG_FUNCTION_INFO_V1(al_request_approval);
 
 #define KEPT_NAME_MAX 100			/* bytes kept of a tool's name and an identity that were made up */
 #define KEPT_TEXT_MAX 1000
@@ -43,6 +45,7 @@ static AlStatement delete_old = {
 	2, {INT4OID, INT8OID}
 };
 
+static Jsonb *answer(AlProposal *proposal);
 static AlRefusal *attempt(AlProposal *proposal, AlPrepared *prepared);
 static void record_refusal(const AlProposal *proposal, const AlRefusal *refusal);
 static void set_text(Datum *value, char *null, const char *text, int most);
@@ -51,18 +54,46 @@ static void set_text(Datum *value, char *null, const char *text, int most);
 Datum
 al_try_perform(PG_FUNCTION_ARGS)
 {
-	AlProposal *proposal = al_perform_arguments(fcinfo);
+	PreventCommandIfReadOnly("try_perform()");
+	PG_RETURN_JSONB_P(answer(al_perform_arguments(fcinfo)));
+}
+
+/* request_approval(tool, args, reason, identity) */
+Datum
+al_request_approval(PG_FUNCTION_ARGS)
+{
+	AlProposal *proposal = palloc0(sizeof(AlProposal));
+	char	   *reason = PG_ARGISNULL(2) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(2));
+
+	PreventCommandIfReadOnly("request_approval()");
+	if (reason[0] == '\0' || strlen(reason) > KEPT_TEXT_MAX)
+		ereport(ERROR,
+				(errcode(AL_ERR_INVALID_ARGUMENTS),
+				 errmsg("request_approval needs a reason"),
+				 errdetail("It is null, empty, or longer than %d bytes. Nothing was recorded.", KEPT_TEXT_MAX),
+				 errhint("Say in a sentence why somebody should approve this; it is what they read.")));
+	proposal->requester = GetUserId();
+	proposal->session_user = GetSessionUserId();
+	proposal->tool_name = PG_ARGISNULL(0) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(0));
+	proposal->args = PG_ARGISNULL(1) ? NULL : PG_GETARG_JSONB_P(1);
+	proposal->approval_reason = reason;
+	proposal->identity = PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3));
+	PG_RETURN_JSONB_P(answer(proposal));
+}
+
+/* Records a proposal, or its refusal, and answers with the envelope. */
+static Jsonb *
+answer(AlProposal *proposal)
+{
 	AlPrepared	prepared;
-	AlRefusal  *refusal;
+	AlRefusal  *refusal = attempt(proposal, &prepared);
 	Jsonb	   *envelope;
 	AlSeen		seen;
 
-	PreventCommandIfReadOnly("try_perform()");
-	refusal = attempt(proposal, &prepared);
 	if (refusal != NULL)
 	{
 		record_refusal(proposal, refusal);
-		PG_RETURN_JSONB_P(al_envelope_refused(refusal));
+		return al_envelope_refused(refusal);
 	}
 	al_perform_warn_of_repeat(&prepared);
 	al_perform_warn(proposal->tool);
@@ -70,7 +101,7 @@ al_try_perform(PG_FUNCTION_ARGS)
 								 prepared.created ? AL_ASKED_CREATED : AL_ASKED_AGAIN, &seen);
 	if (envelope == NULL)
 		elog(ERROR, "action " INT64_FORMAT " is gone", prepared.story.action_id);
-	PG_RETURN_JSONB_P(envelope);
+	return envelope;
 }
 
 /* Records a proposal in a subtransaction; what is no refusal passes through. */

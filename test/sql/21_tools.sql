@@ -59,7 +59,7 @@ SELECT pg_temp.wrong(input => i) FROM unnest(ARRAY['[]', 'true', '{"type": "arra
 -- Options.
 SELECT pg_temp.wrong(o) FROM unnest(ARRAY['[]', '{"time_out": "1s"}', '{"outcome": {}}', '{"outcome": [{"status": 200}]}', '{"outcome": [{"verdict": "not_sent"}]}', '{"outcome": [{"verdict": "unknown", "conclusive": true}]}',
     '{"outcome": [{"verdict": "confirmed", "transient": true}]}', '{"outcome": [{"status": "4x", "verdict": "unknown"}]}', '{"outcome": [{"status": "500-400", "verdict": "unknown"}]}', '{"outcome": [{"status": 99, "verdict": "unknown"}]}',
-    '{"outcome": [{"header": "a b", "verdict": "unknown"}]}', '{"outcome": [{"if": "$..x ?", "verdict": "unknown"}]}', '{"outcome": [{"verdict": "unknown", "category": "Bad One"}]}', '{"outcome": [{"verdict": "unknown", "when": 1}]}', '{"check_function": "f"}', '{"handlers": {}}',
+    '{"outcome": [{"header": "a b", "verdict": "unknown"}]}', '{"outcome": [{"if": "$..x ?", "verdict": "unknown"}]}', '{"outcome": [{"verdict": "unknown", "category": "Bad One"}]}', '{"outcome": [{"verdict": "unknown", "when": 1}]}', '{"handlers": {}}',
     '{"timeout": 20}', '{"timeout": "20"}', '{"timeout": "20 s"}', '{"timeout": "0s"}', '{"timeout": "2h"}', '{"timeout": "99999999999999999999s"}', '{"timeout": "1s", "connect_timeout": "2s"}',
     '{"max_processing": "-1s"}', '{"retry": {"attempts": 0}}', '{"retry": {"attempts": 101}}', '{"retry": {"attempts": "3"}}', '{"retry": {"base": "10s", "cap": "5s"}}', '{"retry": {"tries": 3}}', '{"retry": 3}',
     '{"expires_after": "10ms"}', '{"owner": "regress_al_nobody_at_all"}', '{"owner": 7}', '{"summary": "{nope}"}', '{"summary": "{_key}"}', '{"summary": ""}', '{"target": "{secret}", "sensitive": ["/secret"]}',
