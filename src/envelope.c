@@ -36,7 +36,8 @@ static AlStatement select_action = {
 	"a.cancelled_at IS NOT NULL, a.result, a.requested_by, a.xmin::text::bigint, a.claimed_by IS NOT NULL, a.service_id, "
 	"EXISTS (SELECT FROM actionledger.attempt x WHERE x.action_id = a.action_id AND x.truncated), "
 	"p.scope, p.name, p.reason, p.paused_by, p.paused_at, "
-	"a.approve_by, a.approver, a.approval_reason "
+	"a.approve_by, a.approver, a.approval_reason, "
+	"(SELECT s.name FROM actionledger.service s WHERE s.service_id = a.service_id), a.target "
 	"FROM actionledger.action a JOIN actionledger.tool t USING (tool_id) LEFT JOIN actionledger.due d USING (action_id) "
 	"LEFT JOIN actionledger._paused p ON p.tool_id = a.tool_id AND p.sends AND a.claimed_by IS NULL "
 	"WHERE a.action_id = $1",
@@ -168,6 +169,8 @@ read_story(AlStory *story)
 	story->approve_by = al_column_int8(0, 29);
 	story->approver = al_approval_by_whom(al_column_text(0, 30), story->owner);
 	story->approval_reason = al_column_text(0, 31);
+	story->service = al_column_text(0, 32);
+	story->target = al_column_text(0, 33);
 	if (al_column_text(0, 24) != NULL)
 	{
 		AlPause    *pause = palloc0(sizeof(AlPause));

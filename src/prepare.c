@@ -55,7 +55,7 @@ static AlStatement insert_due = {
 static AlStatement select_same = {
 	"SELECT a.action_id, a.tool_id, a.args_hash, a.requested_by, a.owner, a.status::pg_catalog.text, a.next_step::pg_catalog.text, "
 	"a.summary, a.external_ref, a.confirmed_by, a.error_code, a.error_message, a.sends::pg_catalog.int4, a.created_at, "
-	"a.cancelled_at IS NOT NULL, a.approve_by, a.approver, a.approval_reason "
+	"a.cancelled_at IS NOT NULL, a.approve_by, a.approver, a.approval_reason, a.target "
 	"FROM actionledger.action a WHERE a.service_id OPERATOR(pg_catalog.=) $1 AND a.identity OPERATOR(pg_catalog.=) $2",
 	2, {INT4OID, TEXTOID}
 };
@@ -152,6 +152,7 @@ al_prepare(const AlTool *tool, const AlProposal *proposal, char *identity)
 		prepared.story.pause = tool->pause;
 	al_canonical_hash(proposal->args, hash);
 	prepared.story.tool = tool->name;
+	prepared.story.service = tool->service->name;
 	prepared.story.identity = identity;
 	if (!al_queue_take(tool->service))
 	{
@@ -265,6 +266,7 @@ insert(const AlTool *tool, const AlProposal *proposal, const char *identity, con
 	story->approval_reason = approval.reason;
 	story->approve_by = approval.until;
 	story->summary = summary;
+	story->target = target;
 	story->created_at = now;
 	story->next_at = due_at;
 	return true;
@@ -345,6 +347,7 @@ find_same(const AlTool *tool, const AlProposal *proposal, char *identity, const 
 	story->approve_by = al_column_int8(0, 16);
 	story->approver = al_approval_by_whom(al_column_text(0, 17), story->owner);
 	story->approval_reason = al_column_text(0, 18);
+	story->target = al_column_text(0, 19);
 	return true;
 }
 

@@ -15,6 +15,8 @@
 
 static const char *category_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlTool *tool);
 static const char *lookup_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlTool *tool);
+static const char *how_confirmed(const char *confirmed_by);
+static char *how_failed(const AlStory *story);
 static char *subject_of(const AlStory *story);
 static char *next_look(const AlStory *story);
 
@@ -55,6 +57,8 @@ al_words_advice(const AlStory *story)
 				return (AlAdvice) {"approval_expired", "escalate", "nobody approved it in time"};
 			if (story->error_code != NULL && strcmp(story->error_code, "approval_rejected") == 0)
 				return (AlAdvice) {"approval_rejected", "stop", "a person said no"};
+			if (story->error_code != NULL && strcmp(story->error_code, "no_answer") == 0)
+				return (AlAdvice) {"no_answer", "escalate", "no answer obtained; it only reads"};
 			if (story->error_code != NULL && strcmp(story->error_code, "rejected") == 0)
 				return (AlAdvice) {"rejected", "correct", "refused"};
 			return (AlAdvice) {story->error_code ? story->error_code : "failed", "escalate", "did not happen"};
@@ -87,12 +91,9 @@ al_words_observation(const AlStory *story, bool created, bool asked_again)
 	{
 		case AL_STATUS_CONFIRMED:
 			return psprintf("%s%s succeeded%s%s.%s Do not repeat it.%s", again, subject,
-							story->confirmed_by && strcmp(story->confirmed_by, "replay") == 0 ? " once" : "",
+							strcmp(story->confirmed_by ? story->confirmed_by : "", "replay") == 0 ? " once" : "",
 							story->external_ref ? psprintf(", reference %s", story->external_ref) : "",
-							story->confirmed_by && strcmp(story->confirmed_by, "replay") == 0
-							? " The first answer was lost; the provider returned the original."
-							: story->confirmed_by && strcmp(story->confirmed_by, "lookup") == 0
-							? " No answer told so; a lookup found it at the provider." : "",
+							how_confirmed(story->confirmed_by),
 							asked_again ? " For a deliberate second one, give a different identity." : "");
 		case AL_STATUS_PREPARED:
 			if (story->step == AL_STEP_BLOCKED)
@@ -130,14 +131,49 @@ al_words_observation(const AlStory *story, bool created, bool asked_again)
 							story->owner ? psprintf(" by %s", story->owner) : "",
 							story->step == AL_STEP_LOOKUP ? psprintf(" %s", next_look(story)) : "");
 		case AL_STATUS_FAILED:
-			if (story->error_code != NULL && strcmp(story->error_code, "cancelled") == 0)
-				return psprintf("%s%s was cancelled before anything was done. It did not happen.%s", again, subject,
-								asked_again ? " For a new one, give a different identity." : "");
-			return psprintf("%s%s did not happen: %s. Do not repeat it unchanged.%s", again, subject,
-							story->error_message ? story->error_message : "it failed",
+			return psprintf("%s%s%s%s", again, subject, how_failed(story),
 							asked_again ? " For a new one, give a different identity." : "");
 	}
 	return subject;
+}
+
+/* Says what showed that it happened, where that is not the answer to the first send. */
+static const char *
+how_confirmed(const char *confirmed_by)
+{
+	static const char *const words[][2] = {
+		{"replay", " The first answer was lost; the provider returned the original."},
+		{"lookup", " No answer told so; a lookup found it at the provider."},
+		{"callback", " No answer told so; it was reported afterwards."},
+		{"person", " A person has decided so, by evidence."}
+	};
+
+	for (int i = 0; i < lengthof(words); i++)
+	{
+		if (confirmed_by != NULL && strcmp(confirmed_by, words[i][0]) == 0)
+			return words[i][1];
+	}
+	return "";
+}
+
+/* Says why it did not happen, and what follows. */
+static char *
+how_failed(const AlStory *story)
+{
+	const char *code = story->error_code ? story->error_code : "";
+	const char *why = story->error_message ? story->error_message : "it failed";
+
+	if (strcmp(code, "cancelled") == 0)
+		return pstrdup(" was cancelled before anything was done. It did not happen.");
+	if (strcmp(code, "expired") == 0)
+		return pstrdup(" expired before anything was done. It did not happen. Ask whether it is still wanted before it is proposed anew.");
+	if (strcmp(code, "approval_expired") == 0)
+		return pstrdup(" was not approved in time. Nothing was sent and it did not happen. Ask whether it is still wanted before it is proposed anew.");
+	if (strcmp(code, "no_answer") == 0)
+		return psprintf(" has no result: %s. It only reads, so nothing can have changed.", why);
+	if (strcmp(code, "rejected") == 0 && story->service != NULL && strncmp(why, "refused", strlen("refused")) == 0)
+		return psprintf(" did not happen: %s by %s. Do not repeat it unchanged.", why, story->service);
+	return psprintf(" did not happen: %s. Do not repeat it unchanged.", why);
 }
 
 /* Puts an attempt's end into words. */
@@ -383,9 +419,13 @@ lookup_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlTool 
 static char *
 subject_of(const AlStory *story)
 {
-	if (story->summary != NULL && story->summary[0] != '\0')
-		return psprintf("Action " INT64_FORMAT " (%s)", story->action_id, story->summary);
-	return psprintf("Action " INT64_FORMAT " (%s, %s)", story->action_id, story->tool, story->identity);
+	const char *target = story->target ? story->target : "";
+	const char *summary = story->summary ? story->summary : "";
+	const char *about = target[0] != '\0' && strstr(summary, target) == NULL ? psprintf(", %s", target) : "";
+
+	if (summary[0] != '\0')
+		return psprintf("Action " INT64_FORMAT " (%s%s)", story->action_id, summary, about);
+	return psprintf("Action " INT64_FORMAT " (%s, %s%s)", story->action_id, story->tool, story->identity, about);
 }
 
 /* Says what the ledger does about an unknown outcome. */

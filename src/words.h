@@ -18,7 +18,9 @@ typedef struct AlStory
 {
 	int64		action_id;
 	const char *tool;
+	const char *service;		/* NULL: not known here */
 	const char *summary;		/* NULL: none */
+	const char *target;			/* NULL: none */
 	const char *identity;
 	AlStatus	status;
 	AlStep		step;

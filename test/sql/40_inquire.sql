@@ -4,7 +4,7 @@
 SELECT actionledger.create_service('iq', 'https://api.example.invalid', '{"idempotency": {"window": "24h"}}');
 CREATE ROLE regress_al_desk;
 SELECT actionledger.create_tool('iq_pay', 'iq', 'POST /pay', identity => '{id}', input => '{"required": ["id"], "properties": {"id": {"type": "string"}}}', options => '{"summary": "pay {id}", "owner": "regress_al_desk"}');
-SELECT count(*) FROM actionledger.perform_many('iq_pay', ARRAY(SELECT jsonb_build_object('id', id) FROM unnest('{prepared,retrying,blocked,sending,resending,waiting,confirmed,replayed,rejected,exhausted,review,cancelled,expired,resolved_confirmed,resolved_failed,cancel_noted}'::text[]) id));
+SELECT count(*) FROM actionledger.perform_many('iq_pay', ARRAY(SELECT jsonb_build_object('id', id) FROM unnest('{prepared,retrying,blocked,sending,resending,waiting,confirmed,replayed,rejected,exhausted,review,cancelled,expired,resolved_confirmed,resolved_failed,cancel_noted,found,reported,looking,absent,no_answer,not_approved}'::text[]) id));
 
 -- Every state, set up as its way through the ledger would leave it.
 CREATE FUNCTION pg_temp.id(text) RETURNS bigint LANGUAGE sql AS $$ SELECT action_id FROM actionledger.action a JOIN actionledger.service s USING (service_id) WHERE s.name = 'iq' AND a.identity = $1 $$;
@@ -18,6 +18,12 @@ SELECT pg_temp.set_up('resending', 'unknown', 'timeout_after_send', NULL, 'submi
 SELECT pg_temp.set_up('waiting', 'in_progress', 'accepted', '202', 'submitted', 'wait', 'in_progress', '2099-01-01', 'outcome_unknown', 'accepted (HTTP 202), not done yet');
 SELECT pg_temp.set_up('confirmed', 'confirmed', 'confirmed', '200', 'confirmed', 'none', 'confirmed', NULL, NULL, NULL, 'py_1', 'response');
 SELECT pg_temp.set_up('replayed', 'confirmed', 'replayed', '200', 'confirmed', 'none', 'confirmed', NULL, NULL, NULL, 'py_2', 'replay');
+SELECT pg_temp.set_up('found', 'unknown', 'timeout_after_send', NULL, 'confirmed', 'none', 'confirmed', NULL, NULL, NULL, 'py_3', 'lookup');
+SELECT pg_temp.set_up('reported', 'unknown', 'timeout_after_send', NULL, 'confirmed', 'none', 'confirmed', NULL, NULL, NULL, 'py_4', 'callback');
+SELECT pg_temp.set_up('looking', 'unknown', 'timeout_after_send', NULL, 'needs_reconciliation', 'lookup', 'unknown', '2099-01-01', 'outcome_unknown', '1 send, outcome unknown; the last: no answer in 30 s');
+SELECT pg_temp.set_up('absent', 'unknown', 'timeout_after_send', NULL, 'failed', 'none', 'rejected', NULL, 'absent', '1 send, 1 lookup; the last: it is not there');
+SELECT pg_temp.set_up('no_answer', 'unknown', 'timeout_after_send', NULL, 'failed', 'none', 'unknown', NULL, 'no_answer', 'no answer obtained after 4 sends; the last: no answer in 30 s');
+SELECT test.record(pg_temp.id('not_approved'), NULL, NULL, NULL, 'failed', 'none', 'nothing', NULL, 'approval_expired', 'nobody approved it in time; nothing was done');
 SELECT pg_temp.set_up('rejected', 'rejected', 'rejected', '402', 'failed', 'none', 'rejected', NULL, 'rejected', 'refused with HTTP 402');
 SELECT pg_temp.set_up('exhausted', 'not_sent', 'connect', NULL, 'failed', 'none', 'not_sent', NULL, 'retries_exhausted', 'after 4 sends, every one undelivered or refused; the last: no connection; nothing was sent');
 SELECT pg_temp.set_up('review', 'unknown', 'timeout_after_send', NULL, 'needs_reconciliation', 'review', 'unknown', 'infinity', 'outcome_unknown', '1 send, outcome unknown; the last: no answer in 30 s');
@@ -34,6 +40,32 @@ SELECT identity, e ->> 'ok' AS ok, e #>> '{data,status}' AS status, e #>> '{data
        (e #>> '{meta,retry_after_s}')::bigint > 0 AS timed,
        E'\n    ' || replace(test.plain(e #>> '{meta,observation}'), current_user, '<me>') AS observation
 FROM actionledger.actions, actionledger.result(action_id) e WHERE tool = 'iq_pay' ORDER BY identity;
+
+-- Asked for again, each says that it is the same, what has become of it, and what to do for another; a WARNING where that did not happen.
+SET client_min_messages = error;
+SELECT a.identity, p.created, E'\n    ' || replace(test.plain(p.observation), current_user, '<me>') AS observation
+FROM actionledger.actions a, actionledger.perform('iq_pay', jsonb_build_object('id', a.identity)) p WHERE a.tool = 'iq_pay' ORDER BY a.identity;
+RESET client_min_messages;
+-- What it is about is named where the summary does not; what was cut is told.
+SELECT count(actionledger.create_tool('iq_move', 'iq', 'POST /move', identity => 'move:{id}', input => '{"required": ["id"], "properties": {"id": {"type": "string"}, "to": {"type": "string"}}}',
+    options => '{"target": "account {to}"}'));
+SELECT test.plain(observation) FROM actionledger.perform('iq_move', '{"id": "1", "to": "DE-7"}');
+SELECT count(actionledger.alter_tool('iq_move', '{"summary": "move {id} to account {to}"}'));
+SELECT test.plain(observation) FROM actionledger.perform('iq_move', '{"id": "2", "to": "DE-7"}');
+BEGIN;
+UPDATE actionledger.attempt SET truncated = true WHERE action_id = pg_temp.id('confirmed');
+SELECT e #> '{meta,left_out}', E'\n    ' || test.plain(e #>> '{meta,observation}') FROM actionledger.result_by_identity('iq', 'confirmed') e;
+ROLLBACK;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT e #> '{meta,left_out}', E'\n    ' || test.plain(e #>> '{meta,observation}') FROM actionledger.result_by_identity('iq', 'review') e;
+COMMIT;
+-- Several at once: in the order of the question, each as often as it is asked for.
+SELECT e #>> '{data,identity}' FROM actionledger.wait_many(ARRAY[pg_temp.id('review'), pg_temp.id('confirmed'), pg_temp.id('review')]) e;
+SELECT e #>> '{data,identity}', e #>> '{meta,advice}' FROM actionledger.wait_many(ARRAY[pg_temp.id('prepared'), pg_temp.id('confirmed')], '50 ms') e;
+SELECT count(*) FROM actionledger.wait_many('{}');
+SELECT test.fails($$SELECT actionledger.wait_many('{0}')$$);
+SELECT test.fails($$SELECT actionledger.wait_many(ARRAY[NULL]::bigint[])$$);
+SELECT test.fails($$SELECT actionledger.wait_many(ARRAY(SELECT generate_series(1, 1001)))$$);
 
 -- All keys are always there; ok only for confirmed; error exactly when not ok;
 -- nothing advises to repeat a write.
