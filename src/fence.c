@@ -51,9 +51,26 @@ static AlStatement abandon_inherited = {
 	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note) SELECT action_id, 'inherited', 'failed', $1, $2 FROM ended",
 	3, {TEXTOID, TEXTOID, INT8OID}
 };
+
+/*
+ * What was inherited may have been sent by the other one until now.  What was
+ * not sent from here, and has consequences, is looked up before it is, where its
+ * tool has a lookup.
+ */
 static AlStatement adopt_inherited = {
-	"WITH live AS (SELECT a.action_id FROM actionledger.due d JOIN actionledger.action a USING (action_id) WHERE a.instance <> $3 FOR UPDATE OF a), "
-	"adopted AS (UPDATE actionledger.action a SET instance = $3 FROM live WHERE a.action_id = live.action_id RETURNING a.action_id, a.status) "
+	"WITH live AS (SELECT a.action_id, a.status = 'prepared' AND a.next_step = 'send' AND (a.attempts > 0 OR coalesce(d.held_at, d.next_at) <= clock_timestamp()) "
+	"                AND t.options ? 'lookup' AND t.action_type IN ('non_idempotent', 'irreversible') AS doubtful "
+	"  FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.tool t USING (tool_id) "
+	"  WHERE a.instance <> $3 FOR UPDATE OF a), "
+	"adopted AS (UPDATE actionledger.action a SET instance = $3, doubted_at = clock_timestamp(), "
+	"  status = CASE WHEN live.doubtful THEN 'needs_reconciliation' ELSE a.status END, "
+	"  next_step = CASE WHEN live.doubtful THEN 'lookup' ELSE a.next_step END, "
+	"  known = CASE WHEN live.doubtful THEN 'unknown' ELSE a.known END, "
+	"  error_code = CASE WHEN live.doubtful THEN 'outcome_unknown' ELSE a.error_code END, "
+	"  error_message = CASE WHEN live.doubtful THEN 'inherited; the other place may have sent it; it is looked up first' ELSE a.error_message END "
+	"  FROM live WHERE a.action_id = live.action_id RETURNING a.action_id, a.status), "
+	"released AS (UPDATE actionledger.due d SET next_at = d.held_at, held_at = NULL FROM live "
+	"  WHERE d.action_id = live.action_id AND live.doubtful AND d.held_at IS NOT NULL) "
 	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note) SELECT action_id, 'successor', status, $1, $2 FROM adopted",
 	3, {TEXTOID, TEXTOID, INT8OID}
 };
@@ -160,7 +177,7 @@ al_resume_dispatch(PG_FUNCTION_ARGS)
 	al_session_end(&session);
 	al_wakeup_at_commit(GetCurrentTimestamp());
 	PG_RETURN_TEXT_P(cstring_to_text(copy ? "inherited actions are abandoned; new ones are sent from here"
-									 : "this database sends from now on; inherited submitted actions have unknown outcomes"));
+									 : "this database sends from now on; inherited submitted actions have unknown outcomes, prepared ones are looked up first where their tools have a lookup"));
 }
 
 /* Describes the cluster that this is. */

@@ -155,7 +155,7 @@ static AlStatement read_particulars = {
 	"LEFT JOIN LATERAL (SELECT t.external_ref FROM actionledger.attempt t WHERE t.action_id = a.action_id AND t.external_ref IS NOT NULL "
 	"                   ORDER BY t.attempt DESC LIMIT 1) r ON true "
 	"LEFT JOIN LATERAL (SELECT t.response_headers AS headers FROM actionledger.attempt t WHERE t.action_id = a.action_id "
-	"                   AND t.kind = 'send' AND E'\\n' || t.response_headers LIKE E'%\\nlocation: %' ORDER BY t.attempt DESC LIMIT 1) l ON true "
+	"                   AND t.kind = 'send' AND E'\\n' || t.response_headers ILIKE E'%\\nlocation: %' ORDER BY t.attempt DESC LIMIT 1) l ON true "
 	"ORDER BY u.n",
 	1, {INT8ARRAYOID}
 };

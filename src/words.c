@@ -252,6 +252,8 @@ al_words_lookup(const AlDecision *decision, const AlOutcome *outcome, const AlEv
 char *
 al_words_unseen(const AlDecision *decision, int sends, const char *why)
 {
+	if (decision->status == AL_STATUS_SUBMITTED)
+		return psprintf("in progress; it cannot be looked up: %s", why);
 	if (decision->status != AL_STATUS_NEEDS_RECONCILIATION)
 		return al_words_decision(decision, sends);
 	return psprintf("%d %s, outcome unknown; it cannot be looked up: %s", sends, sends == 1 ? "send" : "sends", why);

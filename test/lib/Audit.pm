@@ -33,6 +33,11 @@ sub truth
 		my $t = decode_json($line);
 		next unless defined $t->{action} && $t->{action} =~ m{/(\d+)$};
 		my $of = $self->{truth}{$1} //= {};
+		if (($t->{op} // '') =~ /^lookup:/)
+		{
+			$of->{looked}{ $t->{attempt} }++ if $t->{ev} eq 'received';
+			next;
+		}
 		if ($t->{ev} eq 'received')
 		{
 			push @{ $of->{received}{ $t->{attempt} } }, $t->{t};
@@ -67,7 +72,7 @@ SELECT coalesce(json_agg(x), '[]') FROM (
          a.sends, a.idempotency_key AS key, a.error_code, a.finished_at IS NOT NULL AS finished,
          coalesce(s.options -> 'idempotency' <> '"none"', false) AS honoured,
          EXISTS (SELECT FROM actionledger.due d WHERE d.action_id = a.action_id) AS due,
-         coalesce((SELECT json_agg(json_build_object('attempt', p.attempt, 'incarnation', p.incarnation, 'verdict', p.verdict,
+         coalesce((SELECT json_agg(json_build_object('attempt', p.attempt, 'kind', p.kind, 'incarnation', p.incarnation, 'verdict', p.verdict,
                      'category', p.category, 'sent', p.sent, 'closed', p.finished_at IS NOT NULL,
                      'outlived', coalesce(p.finished_at > n.started_at, false), 'next', extract(epoch FROM n.started_at))
                      ORDER BY p.attempt)
@@ -139,6 +144,7 @@ sub check_attempts
 
 	for my $try (@{ $a->{tries} })
 	{
+		$number = check_lookup($try, $t, $number, \$ended, $say), next if $try->{kind} eq 'lookup';
 		my $got = $t->{received}{ $try->{attempt} } // [];
 		my $name = "attempt $try->{attempt} (" . ($try->{category} // 'open') . ')';
 		$say->("$name is not number @{[ $number + 1 ]}") if $try->{attempt} != ++$number;
@@ -163,6 +169,24 @@ sub check_attempts
 	$say->("is claimed by $a->{claimed_by}") if defined $a->{claimed_by};
 	$say->('is not settled') if !is_settled($a);
 	return;
+}
+
+# A lookup: arrives at most once, executes nothing, and what it proves absent may be sent again.
+sub check_lookup
+{
+	my ($try, $t, $number, $ended, $say) = @_;
+	my $name = "lookup $try->{attempt} (" . ($try->{category} // 'open') . ')';
+	my $got = $t->{looked}{ $try->{attempt} } // 0;
+
+	$say->("$name is not number @{[ $number + 1 ]}") if $try->{attempt} != $number + 1;
+	$say->("$name arrived $got times") if $got > 1;
+	$say->("$name is open") unless $try->{closed};
+	$say->("$name is not_sent, and arrived") if ($try->{verdict} // '') eq 'not_sent' && $got;
+	$say->("$name found something, and did not arrive") if ($try->{verdict} // '') =~ /^(confirmed|rejected|in_progress)$/ && !$got;
+	$say->("$name was closed by " . ($try->{outlived} ? 'a later incarnation' : 'its own'))
+	  if ($try->{category} // '') eq 'worker_lost' xor $try->{outlived};
+	$$ended = undef if ($try->{category} // '') eq 'absent';
+	return $number + 1;
 }
 
 # Key, body and target are the same on every send.

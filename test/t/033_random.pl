@@ -35,6 +35,7 @@ close $closed;
 refund_service($node, $p, name => 'keyed', options => '"limits": {"in_flight": 6}');
 refund_service($node, $p, name => 'unkeyed', honoured => 0, options => '"limits": {"in_flight": 6}');
 refund_service($node, $nobody, name => 'dead', honoured => 0);
+$node->safe_psql('postgres', qq{SELECT actionledger.create_service('seen', '$p->{url}', '{"allow_private": true, "limits": {"in_flight": 6}, "breaker": {"failures": 1000}}')});
 
 # What the provider does.  Only what tells the truth: no success without an effect,
 # no refusal with one.
@@ -44,6 +45,9 @@ my @silences = qw(hang noexec_hang close close_before reset reset_before cuthead
   statusline:garbage);
 my @refusals = qw(status:500 status:503 status:429 status:404 status:422 execstatus:500 execstatus:503 redirect:/elsewhere
   accepted);
+
+# What a lookup is answered: it shows effects late, and often nothing of use.
+my @looks = qw(ok late:300 hang close reset status:500 status:404 status:401 status:429 truncated noframing nul deep okfalse endless);
 my @keyed_only = qw(processing:500 processing:1500);
 
 # A plan in which half of the operations are answered, and each other behaviour of
@@ -66,19 +70,24 @@ my %tools = (
 	final => { service => 'keyed', mode => 'unkeyed', type => 'irreversible', do => [ @answers, @silences, @refusals ] },
 	idempotent => { service => 'unkeyed', mode => 'unkeyed', type => 'idempotent', do => [ @answers, @silences, @refusals ] },
 	reading => { service => 'unkeyed', mode => 'read', type => 'read_only', do => [ qw(ok late:100 late:1500 close noexec_hang status:500 status:404) ] },
+	looked_up => { service => 'seen', mode => 'unkeyed', do => [ @answers, @silences, @refusals ], lookup => 1 },
+	looked_up_once => { service => 'seen', mode => 'unkeyed', type => 'irreversible', do => [ @answers, @silences, @refusals ], lookup => 0 },
 	refused => { service => 'dead', mode => 'unkeyed', do => ['ok'], attempts => 2 });
 for my $name (sort keys %tools)
 {
 	my %t = %{ $tools{$name} };
 	my $do = join ',', any_of(@{ $t{do} }), any_of(@{ $t{do} }), 'ok';
 	refund_tool($node, attempts => 5, %t, name => $name, timeout => '800ms', base => '30ms', do => "$do&seed=$seed",
-		options => '"max_processing": "2s"', window => '10s');
+		options => join(', ', '"max_processing": "' . (defined $t{lookup} ? 4 : 2) . 's"',
+		  defined $t{lookup} ? sprintf('"lookup": {"request": "GET /refunds?key={_key}&hide_ms=1000&seed=%d&do=%s", "match": "$.data[*] ? (@.key == $_key)", "more": "$.has_more",
+		    "every": "100ms", "attempts": 12, "window": "8s", "absence": "authoritative"%s}', $seed, join(',', any_of(@looks), any_of(@looks), 'ok'), $t{lookup} ? ', "resend": true' : '') : ()),
+		window => '10s');
 }
 
 # Perform some actions, each in a transaction of its own kind.  What is acknowledged must be there later.
 my (%acknowledged, %abandoned);
 my $performed = 0;
-my @names = ((qw(keyed unkeyed)) x 3, qw(final idempotent reading refused));
+my @names = ((qw(keyed unkeyed looked_up)) x 3, 'looked_up_once', qw(final idempotent reading refused));
 
 sub perform_some
 {
@@ -104,7 +113,7 @@ sub perform_some
 
 # What may happen: name => [weight, code].  A fault is armed, actions are performed until it has fired.
 my @points = qw(claim mark_written mark_committed gate_passed connected first_byte response_complete attempt_written
-  outcome_before_commit);
+  outcome_before_commit lookup_sent lookup_answered);
 my @errors = qw(claim mark_written connected response_complete attempt_written outcome_before_commit);
 my (%planned, %fired);
 

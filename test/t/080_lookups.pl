@@ -112,5 +112,133 @@ subtest 'one object that is not done yet is asked for again' => sub {
 	is_deeply(sent_and_done($id), [ 1, 1 ], 'sent once, done once');
 };
 
+subtest 'none, and the tool says that its list shows everything: failed, or sent once more' => sub {
+	# Never executed: the list is empty for good.
+	tool('absent', do => 'noexec_hang', processing => '1s', lookup => '"more": "$.has_more", "absence": "authoritative"');
+	my $id = perform($node, 'absent', 'absent-1');
+	my $row = settle($node, $id, 'failed', 'none');
+	is_deeply(story($id), [ 'send unknown timeout_after_send', 'lookup rejected absent' ], 'one lookup proves the absence');
+	is_deeply([ @$row{qw(error_code known sends absences)} ], [ 'absent', 'absent', 1, 1 ], 'failed, as absent');
+	is_deeply(sent_and_done($id), [ 1, 0 ], 'sent once, never done');
+	like(envelope($id)->{meta}{observation}, qr/did not happen: 1 send, 1 lookup: a lookup did not find it/, 'in words');
+
+	# The same, and one send more.
+	tool('resent', do => 'noexec_hang,ok', processing => '1s', lookup => '"absence": "authoritative", "resend": true');
+	$id = perform($node, 'resent', 'resent-1');
+	$row = settle($node, $id, 'confirmed', 'none');
+	is_deeply(story($id), [ 'send unknown timeout_after_send', 'lookup rejected absent', 'send confirmed confirmed' ], 'sent once more');
+	is_deeply(sent_and_done($id), [ 2, 1 ], 'sent twice, done once');
+	is(scalar keys %{ truth_by_action($p)->{$id}{keys} }, 1, 'with the same key');
+	is($row->{confirmed_by}, 'response', 'confirmed by its answer');
+
+	# At most once: a second absence ends it.
+	tool('resent2', do => 'noexec_hang', processing => '1s', lookup => '"absence": "authoritative", "resend": true');
+	$id = perform($node, 'resent2', 'resent-2');
+	$row = settle($node, $id, 'failed', 'none');
+	is_deeply(story($id), [ ('send unknown timeout_after_send', 'lookup rejected absent') x 2 ], 'a second absence is the end');
+	is_deeply([ $row->{error_code}, $row->{absences}, @{ sent_and_done($id) } ], [ 'absent', 2, 2, 0 ], 'two sends, none done');
+
+	# Irreversible: never again, whatever is proved.
+	tool('never', type => 'irreversible', do => 'noexec_hang,ok', processing => '1s', lookup => '"absence": "authoritative"');
+	$id = perform($node, 'never', 'never-1');
+	$row = settle($node, $id, 'failed', 'none');
+	is_deeply([ $row->{error_code}, @{ sent_and_done($id) } ], [ 'absent', 1, 0 ], 'an irreversible action is not sent again');
+	turns_pass($node, 2);
+	is(scalar(received($p, $id)), 1, 'not later either');
+
+	# A cancelled one is not sent again, nor an expired one.
+	tool('cancelled', do => 'noexec_hang,ok', processing => '1s', lookup => '"absence": "authoritative", "resend": true');
+	$id = perform($node, 'cancelled', 'cancelled-1');
+	settle($node, $id, 'needs_reconciliation', 'lookup');
+	like($node->safe_psql('postgres', "SELECT message FROM actionledger.cancel($id, 'no longer wanted')"), qr/already sent/, 'a cancel is noted');
+	$row = settle($node, $id, 'failed', 'none');
+	is_deeply([ $row->{error_code}, @{ sent_and_done($id) } ], [ 'absent', 1, 0 ], 'the lookup settles it, and nothing is sent again');
+};
+
+subtest 'none, and nothing says that the list shows everything: a person' => sub {
+	tool('silent', do => 'hang', query => '&hide_ms=600000', attempts => 3);
+	my $id = perform($node, 'silent', 'silent-1');
+	ends_in_review($id, 'unknown not_found', 'not declared');
+	is(scalar(looked($p, $id)), 3, 'after as many lookups as it may have');
+	is($node->safe_psql('postgres', "SELECT bool_and(gap >= interval '50 ms') FROM (SELECT started_at - lag(finished_at) OVER (ORDER BY attempt) AS gap
+	  FROM actionledger.attempt WHERE action_id = $id AND kind = 'lookup') x"), 't', 'with a delay between them');
+};
+
+subtest 'several: a person, with every reference' => sub {
+	tool('several', do => 'late:60000', processing => '1s', attempts => 5);
+	my $id = perform($node, 'several', 'several-1', amount => 900);
+	poll(sub { scalar received($p, $id) }, 'it was sent');
+
+	# Somebody else has made the same refund a second time.
+	my $key = action_row($node, $id)->{idempotency_key};
+	HTTP::Tiny->new->post("$p->{url}/unkeyed/refunds", { content => '{"amount": 900}', headers => { 'Idempotency-Key' => $key } });
+	my $row = settle($node, $id, 'needs_reconciliation', 'review');
+	is_deeply(story($id), [ 'send unknown timeout_after_send', 'lookup unknown several' ], 'one lookup is enough');
+	is($row->{known}, 'several', 'it is known to have been done more than once');
+	my @refs = split / /, $node->safe_psql('postgres', "SELECT array_to_string(refs, ' ') FROM actionledger.review_queue WHERE action_id = $id");
+	is(scalar(grep { /^re_\d+$/ } @refs), 2, "the review queue has both references: @refs");
+	is($node->safe_psql('postgres', "SELECT evidence -> 'found', jsonb_array_length(evidence -> 'refs'), status FROM actionledger.event WHERE action_id = $id AND what = 'duplicates_found'"),
+		'2|2|needs_reconciliation', 'and an event keeps them');
+	turns_pass($node, 3);
+	is(scalar(looked($p, $id)), 1, 'it is not looked up again');
+	my ($out, $err) = ('', '');
+	$node->psql('postgres', "SELECT actionledger.reconcile_now($id)", stdout => \$out, stderr => \$err, extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+	like($err, qr/LG012.*cannot be reconciled now.*more than once/s, 'nor on demand');
+	$node->safe_psql('postgres', qq{SELECT actionledger.resolve($id, 'confirmed', '{"external_ref": "$refs[0]"}', 'the other one is being taken back')});
+	is(action_row($node, $id)->{status}, 'confirmed', 'a person decides');
+};
+
+subtest 'by path: an answer that the tool declares to mean absence' => sub {
+	my %o = (request => 'GET /refunds/{_key}', match => '$', processing => '1s');
+
+	tool('by_path', %o);
+	my $id = perform($node, 'by_path', 'path-1');
+	is(settle($node, $id, 'confirmed', 'none')->{confirmed_by}, 'lookup', 'the object itself is found');
+
+	tool('by_path_404', %o, do => 'noexec_hang', attempts => 3);
+	$id = perform($node, 'by_path_404', 'path-2');
+	my $row = settle($node, $id, 'needs_reconciliation', 'review');
+	is_deeply([ @{ story($id) }[1 .. 3] ], [ ('lookup unknown lookup_refused') x 3 ], 'a 404 alone proves nothing');
+
+	tool('by_path_absent', %o, do => 'noexec_hang', lookup => q("absence": {"status": 404, "if": "$.error.code == \"not_found\""}));
+	$id = perform($node, 'by_path_absent', 'path-3');
+	is(settle($node, $id, 'failed', 'none')->{error_code}, 'absent', 'one that the tool declares does');
+
+	# Another 404 is not that answer.
+	tool('by_path_other', %o, do => 'noexec_hang', attempts => 2, request => 'GET /refunds/{_key}?do=status:404;body:%257B%2522error%2522:%2522no_route%2522%257D',
+		lookup => q("absence": {"status": 404, "if": "$.error.code == \"not_found\""}));
+	$id = perform($node, 'by_path_other', 'path-4');
+	settle($node, $id, 'needs_reconciliation', 'review');
+	is_deeply([ @{ story($id) }[1 .. 2] ], [ ('lookup unknown lookup_refused') x 2 ], 'a 404 of a proxy is none');
+};
+
+subtest 'by what an answer told: its reference, its Location' => sub {
+	# The key is the identity, so that the provider's answer can name it.
+	my $input = q(input => '{"required": ["id"], "properties": {"id": {"type": "string"}}}');
+	my $lookup = sub { qq("lookup": {"request": "$_[0]", "match": "\$", "every": "100ms", "attempts": 3}) };
+	my %id;
+
+	$node->safe_psql('postgres', qq{SELECT actionledger.create_service('named', '$p->{url}', '{"allow_private": true, "idempotency": {"header": "Idempotency-Key", "form": "identity", "window": "24h"}}')});
+	$node->safe_psql('postgres', qq{SELECT actionledger.create_tool('by_ref', 'named', 'POST /unkeyed/refunds?do=execstatus:202;body:%257B%2522id%2522:%2522by-ref-1%2522%257D', 'irreversible', identity => '{id}', $input,
+	  options => '{"external_ref": "\$.id", @{[ $lookup->('GET /refunds/{_external_ref}') ]}}')});
+	$node->safe_psql('postgres', qq{SELECT actionledger.create_tool('by_location', 'named', 'POST /unkeyed/refunds?do=accepted', 'irreversible', identity => '{id}', $input, options => '{@{[ $lookup->('GET {_location}') =~ s/"\$"/"\$.data[*]"/r ]}}')});
+	$node->safe_psql('postgres', qq{SELECT actionledger.create_tool('elsewhere', 'named', 'POST /unkeyed/refunds?do=execstatus:202;Location:http://evil.example/refunds', 'irreversible', identity => '{id}', $input,
+	  options => '{"retry": {"window": "2s"}, @{[ $lookup->('GET {_location}') ]}}')});
+	$id{$_} = $node->safe_psql('postgres', "SELECT action_id FROM actionledger.perform('$_', '{\"id\": \"" . ($_ =~ tr/_/-/r) . "-1\"}')") for qw(by_ref by_location elsewhere);
+	for my $tool (qw(by_ref by_location))
+	{
+		my $row = settle($node, $id{$tool}, 'confirmed', 'none');
+		is_deeply(story($id{$tool}), [ 'send in_progress accepted', 'lookup confirmed found' ], "$tool: accepted, and then found done");
+		is_deeply(sent_and_done($id{$tool}), [ 1, 1 ], "$tool: sent once, done once");
+	}
+	like((looked($p, $id{by_ref}))[0]{path}, qr{^/refunds/by-ref-1$}, 'asked for by the reference of the answer');
+	like((looked($p, $id{by_location}))[0]{path}, qr{^/refunds\?op=by-location-1$}, 'asked for at its Location');
+
+	# A location elsewhere is not asked: the ledger waits, and then a person is.
+	my $row = settle($node, $id{elsewhere}, 'needs_reconciliation', 'review');
+	is_deeply(story($id{elsewhere}), ['send in_progress accepted'], 'a location at another host is not asked');
+	like($row->{error_message}, qr/cannot be looked up: the location that an answer told is none at this service/, 'and the reason is told');
+};
+
 $node->stop;
 done_testing();
