@@ -34,6 +34,7 @@
 #include "fence.h"
 #include "gate.h"
 #include "incarnation.h"
+#include "notice.h"
 #include "rebase.h"
 #include "roster.h"
 #include "rules/fault.h"
@@ -278,6 +279,8 @@ loop(AlWorkerSlot *slot)
 		al_wire_run(dispatcher.wire);
 		al_turn_collect(&dispatcher);
 		slot->in_flight = al_wire_in_flight(dispatcher.wire);
+		if (al_notice_wait_ms() == 0)
+			al_notice_send();
 		(void) WaitEventSetWait(events, sleep_ms(al_clock_now(), next_scan), &event, 1, PG_WAIT_EXTENSION);
 		if (!PostmasterIsAlive())
 			proc_exit(1);
@@ -404,6 +407,7 @@ sweep_up(void)
 		CommitTransactionCommand();
 		return;
 	}
+	(void) al_ledger_take_outcomes();
 	al_session_begin(&session, false);
 	al_registry_refresh();
 	if (orphans)
@@ -412,6 +416,7 @@ sweep_up(void)
 	al_session_end(&session);
 	al_turn_commit(&dispatcher);
 
+	al_notice_add(al_ledger_take_outcomes());
 	dispatcher.swept = sweep.after;
 	if (orphans)
 		dispatcher.orphans_at = left ? al_clock_now()
@@ -445,6 +450,9 @@ take_announcements(AlWorkerSlot *slot)
 	if (due_at == AL_WAKE_NEVER)
 		return false;
 	al_lanes_announce(&dispatcher.lanes, due_at);
+	/* People have decided something; one dispatcher tells of it. */
+	if (due_at == DT_NOBEGIN && dispatcher.index == 0)
+		al_notice_add(1);
 	/* A new service may be what was announced: its lane comes with the turn. */
 	dispatcher.lanes.generation = 0;
 	return true;
@@ -487,6 +495,8 @@ sleep_ms(TimestampTz now, TimestampTz next_scan)
 		wait = Min(wait, TimestampDifferenceMilliseconds(now, dispatcher.retry_at) + 1);
 	if (wire >= 0)
 		wait = Min(wait, wire);
+	if (al_notice_wait_ms() >= 0)
+		wait = Min(wait, al_notice_wait_ms());
 	if (next_due != DT_NOEND && next_due > now)
 		wait = Min(wait, TimestampDifferenceMilliseconds(now, next_due) + 1);
 	return wait;
@@ -538,6 +548,8 @@ end_life(void)
 		al_session_end(&session);
 	}
 	al_turn_commit(&dispatcher);
+	if (al_notice_wait_ms() >= 0)
+		al_notice_send();
 }
 
 /* Raises the limit of descriptors, and says how many requests that allows. */

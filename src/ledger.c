@@ -164,6 +164,8 @@ static AlStatement list_services = {
 };
 
 
+static int	outcomes = 0;
+
 static Datum move_rows(const AlMove *moves, int n, AlStatement *statement);
 static void move_due(const AlMove *moves, int n, const bool *done);
 static void read_standing(uint64 row, AlStanding *standing);
@@ -427,6 +429,16 @@ move_rows(const AlMove *moves, int n, AlStatement *statement)
 	return al_rows_array(&rows, statement);
 }
 
+/* Tells how many moves have ended in something that waits for nothing but people, and begins to count anew. */
+int
+al_ledger_take_outcomes(void)
+{
+	int			n = outcomes;
+
+	outcomes = 0;
+	return n;
+}
+
 /* Moves the due rows of actions, or of those that are done. */
 static void
 move_due(const AlMove *moves, int n, const bool *done)
@@ -443,6 +455,8 @@ move_due(const AlMove *moves, int n, const bool *done)
 
 		if (done != NULL && !done[i])
 			continue;
+		outcomes += move->status == AL_STATUS_CONFIRMED || move->status == AL_STATUS_FAILED ||
+			move->step == AL_STEP_REVIEW || move->step == AL_STEP_BLOCKED;
 		if (move->status == AL_STATUS_CONFIRMED || move->status == AL_STATUS_FAILED)
 			al_array_set(&rest, rest.n++, Int64GetDatum(move->action_id));
 		else

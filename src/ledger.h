@@ -168,6 +168,12 @@ extern void al_ledger_move(const AlMove *moves, int n, TimestampTz now);
  */
 extern void al_ledger_move_claimed(const AlMove *moves, int n, TimestampTz now, int64 incarnation, bool *done);
 
+/*
+ * How many moves since the last call have brought an action to rest, or before a
+ * person: what somebody may wait for.  Their transaction may have aborted.
+ */
+extern int	al_ledger_take_outcomes(void);
+
 /* Lock and read actions by number; those locked by others are left out. */
 extern int	al_ledger_lock(const int64 *action_ids, int n, AlStanding **standings);
 

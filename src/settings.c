@@ -13,6 +13,7 @@
 #include "settings.h"
 
 bool		al_enabled = false;
+bool		al_notify = true;
 int			al_dispatchers = 1;
 int			al_max_workers = 16;
 int			al_max_unproven = 32;
@@ -103,6 +104,10 @@ define_call_settings(void)
 							"Nothing is sent until so many standbys have flushed the mark.",
 							"0 leaves it to synchronous_standby_names alone.",
 							&al_min_sync_standbys, 0, 0, 64, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("actionledger.notify",
+							 "Whether dispatchers send NOTIFY actionledger when actions have come to rest.",
+							 "At most one in 100 ms for each dispatcher, with the number of outcomes.",
+							 &al_notify, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("actionledger.poll_interval",
 							"How often a dispatcher looks for work that no wake-up has announced, such as COMMIT PREPARED.",
 							NULL,

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 extern bool al_enabled;			/* of this database; set for it by ALTER DATABASE */
+extern bool al_notify;
 extern int	al_dispatchers;		/* per database */
 extern int	al_max_workers;		/* of all databases */
 extern int	al_max_unproven;	/* marked and unsent at once, where an unknown cannot be re-sent */

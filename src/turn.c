@@ -25,6 +25,7 @@
 #include "claim.h"
 #include "clock.h"
 #include "gate.h"
+#include "notice.h"
 #include "rebase.h"
 #include "roster.h"
 #include "secrets.h"
@@ -132,7 +133,7 @@ al_turn_set_clock(AlDispatcher *dispatcher)
 	dispatcher->retry_at += shift;
 	dispatcher->busy_until += shift;
 	dispatcher->ended_since += shift;
-	if (!TIMESTAMP_NOT_FINITE(dispatcher->orphans_at))
+	if (dispatcher->orphans_at != 0 && !TIMESTAMP_NOT_FINITE(dispatcher->orphans_at))
 		dispatcher->orphans_at += shift;
 	al_lanes_shift(&dispatcher->lanes, shift);
 	pg_atomic_write_u64(&al_roster->workers[dispatcher->slot].clock_offset, (uint64) al_clock_offset());
@@ -159,6 +160,7 @@ work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded, List **busy)
 		MemoryContextSwitchTo(TopMemoryContext);
 		return;
 	}
+	(void) al_ledger_take_outcomes();
 	al_session_begin(&session, false);
 	MemoryContextSwitchTo(dispatcher->turn_context);
 	al_registry_refresh();
@@ -173,6 +175,7 @@ work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded, List **busy)
 	if (*recorded != NIL)
 		AL_FAULT_ERROR("outcome_before_commit");
 	al_turn_commit(dispatcher);
+	al_notice_add(al_ledger_take_outcomes());
 }
 
 /* Puts back what lifted pauses have held, a page in each turn. */

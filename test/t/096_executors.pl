@@ -134,6 +134,14 @@ subtest 'what may be claimed' => sub {
 	$node->safe_psql('postgres', "SELECT actionledger.revoke_tool('hand', 'agent')");
 	is_deeply([ claim('hand', ', 10') ], [], 'nothing whose requester may not perform it any more');
 	is(action_row($node, $revoked)->{next_step}, 'blocked', 'which is blocked');
+	my $paused = perform($node, 'hand', 'paused');
+	$node->safe_psql('postgres', "SELECT actionledger.pause_tool('hand', 'the fax is broken')");
+	is_deeply([ claim('hand', ', 10') ], [], 'nothing that is paused');
+	is($node->safe_psql('postgres', "SELECT waiting_for FROM actionledger.pending WHERE action_id = $paused"), 'paused: the fax is broken', 'which says so');
+	$node->safe_psql('postgres', "SELECT actionledger.resume_tool('hand', 'mended')");
+	my ($resumed) = claim('hand');
+	is($resumed->[0], $paused, 'and is claimed again afterwards');
+	report($paused, 'confirmed', qq({"token": $resumed->[1]}));
 	is(as_executor("SELECT * FROM actionledger.claim('hand')", 'other'), 'LG005', 'by nobody else than its owner');
 	my $id = perform($node, 'hand', 'mine');
 	my ($claim) = claim('hand');
