@@ -30,6 +30,10 @@ refund_tool($node, name => 'dated', do => 'status:429,ok', base => '4s', cap => 
 refund_tool($node, name => 'window', do => 'status:429', base => '1s', cap => '1s', attempts => 50, window => '5s');
 refund_tool($node, name => 'keyed', service => 'brief', do => 'close', base => '800ms', cap => '800ms', attempts => 50);
 refund_tool($node, name => 'mute', service => 'other', mode => 'unkeyed', do => 'close', options => '"max_processing": "10m"');
+# A lookup, not before the max processing time is over: 1 s + 3 s after the send.
+$node->safe_psql('postgres', qq{SELECT actionledger.create_service('finder', '$p->{url}', '{"allow_private": true, "breaker": {"failures": 1000}}')});
+refund_tool($node, name => 'looked', service => 'finder', mode => 'unkeyed', do => 'close', timeout => '1s',
+	options => q("max_processing": "3s", "lookup": {"request": "GET /refunds?key={_key}&do=ok", "match": "$.data[*] ? (@.key == $_key)", "every": "1s"}));
 refund_tool($node, name => 'probe', service => 'frail', do => 'status:500,ok', base => '100ms', cap => '100ms');
 
 my $now = 0;
@@ -106,7 +110,7 @@ sub say_in
 for my $by ($DAY, -$DAY)
 {
 	my $way = $by > 0 ? 'forward' : 'back';
-	my %id = map { $_ => perform($node, $_, "$way-$_") } qw(busy lost slow dated window keyed mute probe);
+	my %id = map { $_ => perform($node, $_, "$way-$_") } qw(busy lost slow dated window keyed mute probe looked);
 	wait_received($id{$_}, 1) for keys %id;
 	settle($node, $id{mute}, 'needs_reconciliation', 'review');
 	# All have had their first end, but for the one that is answered late.
@@ -167,6 +171,8 @@ for my $by ($DAY, -$DAY)
 	settle($node, $id{probe}, 'confirmed', undef, 60);
 	cmp_ok(gap($id{probe}), '>=', 3, "$way: the breaker's probe goes after its cooldown");
 
+	settle($node, $id{looked}, 'confirmed', undef, 60);
+	cmp_ok(span($id{looked}, $by), '>=', 4, "$way: nobody looks before the max processing time is over");
 	my $row = settle($node, $id{window}, 'failed', undef, 60);
 	is($row->{error_code}, 'retries_exhausted', "$way: a retry window ends");
 	cmp_ok(span($id{window}, $by), '<', 5, "$way: nothing is sent after it");
