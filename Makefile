@@ -140,6 +140,10 @@ endif
 build/regress/expected:
 	@mkdir -p $(@D) && ln -sfn ../../expected $@
 
+# What stands in for functions of libc must be seen by other libraries; PostgreSQL
+# 16 and later compile modules with -fvisibility=hidden.
+VISIBLE = -fvisibility=default
+
 # Unit tests: each test/unit/test_*.c is a program that prints TAP.  Those that
 # are named test_fault* are linked with the fault build.
 build/librules.a: $(RULES_OBJS)
@@ -151,11 +155,10 @@ build/librules.a build/libwire.a build/fault/librules.a build/fault/libwire.a:
 
 UNIT_TESTS := $(UNIT_SOURCES:test/unit/%.c=build/unit/%)
 FAULT_UNIT_TESTS := $(filter build/unit/test_fault%,$(UNIT_TESTS))
-# -rdynamic: test_wire_memory stands in for the allocator of libcurl too.
-UNIT_LIBS = -rdynamic -Wl,--as-needed -lcurl -lm -pthread
+UNIT_LIBS = -Wl,--as-needed -lcurl -lm -pthread
 unit: $(UNIT_TESTS)
 $(filter-out $(FAULT_UNIT_TESTS),$(UNIT_TESTS)): build/unit/%: test/unit/%.c build/libwire.a build/librules.a Makefile
-	$(COMPILE) $(PLAIN_CPPFLAGS) $(DEPENDENCIES) -o $@ $< build/libwire.a build/librules.a $(UNIT_LIBS)
+	$(COMPILE) $(VISIBLE) $(PLAIN_CPPFLAGS) $(DEPENDENCIES) -o $@ $< build/libwire.a build/librules.a $(UNIT_LIBS)
 $(FAULT_UNIT_TESTS): build/unit/%: test/unit/%.c build/fault/libwire.a build/fault/librules.a Makefile
 	$(COMPILE) $(PLAIN_CPPFLAGS) -DAL_FAULT_BUILD $(DEPENDENCIES) -o $@ $< build/fault/libwire.a build/fault/librules.a $(UNIT_LIBS)
 
@@ -176,11 +179,11 @@ build/provider: $(PROVIDER_SOURCES) $(wildcard test/provider/*.h) Makefile
 # The name server of the tests, for LD_PRELOAD.
 resolver: build/resolver.so
 build/resolver.so: test/lib/resolver.c Makefile
-	$(COMPILE) $(PLAIN_CPPFLAGS) -fPIC -shared -o $@ $< -ldl -pthread
+	$(COMPILE) $(VISIBLE) $(PLAIN_CPPFLAGS) -fPIC -shared -o $@ $< -ldl -pthread
 # The clock of the tests, likewise.
 clock: build/clock.so
 build/clock.so: test/lib/clock.c Makefile
-	$(COMPILE) $(PLAIN_CPPFLAGS) -fPIC -shared -o $@ $< -ldl
+	$(COMPILE) $(VISIBLE) $(PLAIN_CPPFLAGS) -fPIC -shared -o $@ $< -ldl
 # The raw libcurl loop of the measurements.
 rawloop: build/rawloop
 build/rawloop: test/bench/rawloop.c Makefile
