@@ -110,7 +110,7 @@ def report(envelope):
     endings = {
         "wait": "It is on its way, and not known yet. ",
         "verify": "It has been asked for before. ",
-        "approve": "It waits for somebody's approval. ",
+        "approve": "Somebody has to allow it. ",
         "escalate": "A person has to look at it. ",
         "stop": "It was called off. ",
         "correct": "It was not done. ",

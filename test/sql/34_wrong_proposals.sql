@@ -28,9 +28,14 @@ SELECT actionledger.create_tool('wp_refund', 'wp', 'POST /refunds/{payment_inten
 SELECT actionledger.create_tool('wp_note', 'wp', 'POST /notes/{to}', identity => 'note:{id}', input => '{"required": ["id"], "properties": {"id": {}, "to": {"type": "string"}, "text": {}}}',
     options => '{"headers": {"X-Note": "{text}"}}');
 SELECT actionledger.create_tool('wp_payout', 'wp', 'POST /payouts', input => '{"properties": {"amount": {"type": "integer"}}}');
+CREATE FUNCTION test.wp_check(args jsonb, context jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN (args ->> 'amount')::numeric > 500 THEN jsonb_build_object('code', 'over_limit', 'message', format('%s is more than 500', args ->> 'amount'))
+                WHEN args ->> 'customer' IS DISTINCT FROM 'ada' THEN '{"code": "not_owner", "message": "the payment is not of this customer"}' END $$;
+SELECT actionledger.create_tool('wp_checked', 'wp', 'POST /checked', identity => 'checked:{id}', input => '{"required": ["id", "amount"], "properties": {"id": {"type": "string"}, "amount": {"type": "integer"}, "customer": {"type": "string"}}}',
+    options => '{"check_function": "test.wp_check"}') IS NOT NULL;
 CREATE ROLE regress_al_agent;
 CREATE ROLE regress_al_stranger;
-SELECT actionledger.grant_tool(t, 'regress_al_agent') FROM unnest('{wp_refund,wp_note}'::text[]) t;
+SELECT actionledger.grant_tool(t, 'regress_al_agent') FROM unnest('{wp_refund,wp_note,wp_checked}'::text[]) t;
 -- Somebody has used two identities: the agent, and somebody else.
 SET ROLE regress_al_agent;
 SELECT created FROM actionledger.perform('wp_refund', '{"refund_id": "TAKEN", "payment_intent": "pi_1", "amount": 5}');
@@ -130,6 +135,9 @@ INSERT INTO proposal (what, code, tool, args) VALUES
     ('an identity that another has', 'identity_conflict', 'wp_note', '{"id": "theirs", "to": "x", "text": "x"}'),
     ('a tool that the role may not perform', 'forbidden', 'wp_payout', '{"amount": 5}'),
     ('wrong arguments for a tool that the role may not perform', 'invalid_arguments', 'wp_payout', '{"amount": "5"}'),
+    ('over the limit', 'check_refused', 'wp_checked', '{"id": "1", "amount": 501, "customer": "ada"}'),
+    ('somebody else''s', 'check_refused', 'wp_checked', '{"id": "2", "amount": 5, "customer": "bob"}'),
+    ('over the limit, and of the wrong type', 'invalid_arguments', 'wp_checked', '{"id": "3", "amount": "501"}'),
     ('more than fits', 'request_too_large', 'wp_note', jsonb_build_object('id', 'big', 'to', 'x', 'text', repeat('x', 200000)));
 INSERT INTO proposal (what, code, tool, args, identity) VALUES
     ('an explicit identity, empty', 'invalid_identity', 'wp_refund', pg_temp.good('{}'), ''),
@@ -152,7 +160,7 @@ INSERT INTO proposal (what, code, tool, args, who) VALUES
 SET actionledger.max_request_size = '100kB';
 CREATE TEMP TABLE kind (code text, state text);
 INSERT INTO kind VALUES ('unknown_tool', 'LG001'), ('missing_arguments', 'LG002'), ('unknown_arguments', 'LG003'), ('invalid_arguments', 'LG004'), ('forbidden', 'LG005'),
-    ('identity_conflict', 'LG007'), ('invalid_identity', 'LG008'), ('request_too_large', 'LG009');
+    ('check_refused', 'LG006'), ('identity_conflict', 'LG007'), ('invalid_identity', 'LG008'), ('request_too_large', 'LG009');
 CREATE FUNCTION pg_temp.state_of(p proposal) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('role', p.who, true);
