@@ -49,7 +49,6 @@
 #define MOST_REQUESTS 10000
 #define RECORD_PAUSE_MS 20
 #define RECORD_LIMIT_MS 15000	/* at the end, when somebody holds a lock on the ledger */
-#define HANDOVER_MS 10000		/* for others to notice that what they claim is ours by now */
 
 static AlDispatcher dispatcher;
 
@@ -62,7 +61,6 @@ static WaitEventSet *create_events(void);
 static void set_state(AlWorkerSlot *slot, AlWorkerState state, const char *detail);
 static void look_around(AlWorkerSlot *slot);
 static void look(AlWorkerSlot *slot);
-static void sweep_up(void);
 static void refuse_or_not(AlWorkerSlot *slot);
 static bool take_announcements(AlWorkerSlot *slot);
 static bool turn_is_due(TimestampTz now);
@@ -336,7 +334,7 @@ look_around(AlWorkerSlot *slot)
 	{
 		look(slot);
 		if (!dispatcher.gone)
-			sweep_up();
+			al_sweep_look(&dispatcher);
 	}
 	PG_CATCH();
 	{
@@ -384,47 +382,6 @@ look(AlWorkerSlot *slot)
 		dispatcher.orphans_at = 0;
 	al_session_end(&session);
 	al_turn_commit(&dispatcher);
-}
-
-/*
- * Settles what others have left: at the start claims of the dead, and once more
- * later, for those that were alive then; always a page of what outside executors
- * do or should.
- */
-static void
-sweep_up(void)
-{
-	AlSweep		sweep = {
-		.incarnation = dispatcher.incarnation, .index = dispatcher.index, .count = dispatcher.count, .after = dispatcher.swept
-	};
-	bool		orphans = al_clock_now() >= dispatcher.orphans_at;
-	bool		left = false;
-	AlSession	session;
-
-	StartTransactionCommand();
-	if (!al_ledger_hold(dispatcher.ledger) || !al_rebase_keep_off())
-	{
-		CommitTransactionCommand();
-		return;
-	}
-	(void) al_ledger_take_outcomes();
-	al_session_begin(&session, false);
-	al_registry_refresh();
-	if (orphans)
-		left = al_sweep_orphans(&sweep);
-	al_sweep_due(&sweep);
-	al_session_end(&session);
-	al_turn_commit(&dispatcher);
-
-	al_notice_add(al_ledger_take_outcomes());
-	dispatcher.swept = sweep.after;
-	if (orphans)
-		dispatcher.orphans_at = left ? al_clock_now()
-			: dispatcher.orphans_at == 0 ? TimestampTzPlusMilliseconds(al_clock_now(), HANDOVER_MS) : DT_NOEND;
-	if (sweep.n[AL_SWEPT_ORPHANED] > 0)
-		ereport(LOG,
-				(errmsg("actionledger: %d attempts of an earlier dispatcher have no recorded outcome", sweep.n[AL_SWEPT_ORPHANED])));
-	ConditionVariableBroadcast(&al_roster->outcome);
 }
 
 /* Stops and resumes sending as the settings of the server and the ledger's tables allow it. */

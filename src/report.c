@@ -251,7 +251,8 @@ weigh(Call *call)
 	report->verdict = call->verdict;
 	report->transient = member_bool(call->evidence, "transient");
 	report->conclusive = member_bool(call->evidence, "conclusive");
-	report->claimed = standing->claimed_by != 0;
+	/* A lookup under way does nothing that a refusal would have to wait for. */
+	report->claimed = standing->claimed_by != 0 && !(call->verdict == AL_VERDICT_REJECTED && strcmp(call->step, "lookup") == 0);
 	report->one_operation = standing->sends <= 1 || al_registry_key_counts(call->tool, standing->key_place);
 	call->use = al_report_weigh(report, &call->outcome);
 }

@@ -146,6 +146,8 @@ al_retry_message(const AlStanding *standing, const AlTool *tool, const AlRetry *
 
 	if (tool->pause != NULL && tool->pause->sends)
 		return psprintf("%s when the pause is lifted%s: %s", what, same, al_words_pause(tool->pause));
+	if (tool->def->external)
+		return psprintf("%s when an executor claims it%s", what, same);
 	if (trouble != NULL)
 		return psprintf("%s when somebody sends again%s: %s", what, same, trouble);
 	if (al_roster_breaker(MyDatabaseId, standing->service_id, &breaker) && breaker.open)

@@ -18,6 +18,8 @@
 #include "fence.h"
 #include "incarnation.h"
 #include "ledger.h"
+#include "notice.h"
+#include "rebase.h"
 #include "roster.h"
 #include "session.h"
 #include "sweep.h"
@@ -25,6 +27,7 @@
 #include "words.h"
 
 #define PAGE 1000
+#define HANDOVER_MS 10000		/* for others to notice that what they claim is ours by now */
 
 PG_FUNCTION_INFO_V1(al_reconcile);
 
@@ -76,6 +79,43 @@ static void settled_write(const Settled *settled, const AlSweep *sweep, Timestam
 static bool dispatcher_sends(void);
 static int	compare_due(const void *a, const void *b);
 static int	compare_standings(const void *a, const void *b);
+
+/* Settles what others have left. */
+void
+al_sweep_look(AlDispatcher *dispatcher)
+{
+	AlSweep		sweep = {
+		.incarnation = dispatcher->incarnation, .index = dispatcher->index, .count = dispatcher->count, .after = dispatcher->swept
+	};
+	bool		orphans = al_clock_now() >= dispatcher->orphans_at;
+	bool		left = false;
+	AlSession	session;
+
+	StartTransactionCommand();
+	if (!al_ledger_hold(dispatcher->ledger) || !al_rebase_keep_off())
+	{
+		CommitTransactionCommand();
+		return;
+	}
+	(void) al_ledger_take_outcomes();
+	al_session_begin(&session, false);
+	al_registry_refresh();
+	if (orphans)
+		left = al_sweep_orphans(&sweep);
+	al_sweep_due(&sweep);
+	al_session_end(&session);
+	al_turn_commit(dispatcher);
+
+	al_notice_add(al_ledger_take_outcomes());
+	dispatcher->swept = sweep.after;
+	if (orphans)
+		dispatcher->orphans_at = left ? al_clock_now()
+			: dispatcher->orphans_at == 0 ? TimestampTzPlusMilliseconds(al_clock_now(), HANDOVER_MS) : DT_NOEND;
+	if (sweep.n[AL_SWEPT_ORPHANED] > 0)
+		ereport(LOG,
+				(errmsg("actionledger: %d attempts of an earlier dispatcher have no recorded outcome", sweep.n[AL_SWEPT_ORPHANED])));
+	ConditionVariableBroadcast(&al_roster->outcome);
+}
 
 /* Judges the attempts of dead incarnations. */
 bool

@@ -11,7 +11,7 @@
 
 #include "postgres.h"
 
-#include "judge.h"
+#include "turn.h"
 
 /* What a sweep has settled. */
 typedef enum AlSwept
@@ -34,6 +34,13 @@ typedef struct AlSweep
 	int64		after;			/* actions after this one; 0: from the beginning, or there are no more */
 	int			n[AL_N_SWEPT];
 } AlSweep;
+
+/*
+ * A dispatcher's look, in a transaction of its own: at its start the claims of
+ * the dead, and once more later, for those that were alive then; always a page
+ * of what outside executors do or should.
+ */
+extern void al_sweep_look(AlDispatcher *dispatcher);
 
 /*
  * Judge the attempts of dead incarnations as lost: their outcomes are unknown.

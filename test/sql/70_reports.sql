@@ -8,7 +8,7 @@ SELECT actionledger.create_service('ev_unkeyed', 'https://api.example.invalid', 
 SELECT actionledger.create_tool('ev_pay', 'ev', 'POST /pay', identity => '{id}', input => '{"required": ["id"], "properties": {"id": {"type": "string"}}}', options => '{"summary": "pay {id}"}');
 SELECT actionledger.create_tool('ev_book', 'ev_unkeyed', 'POST /book', identity => '{id}', input => '{"required": ["id"], "properties": {"id": {"type": "string"}}}', options => '{"summary": "book {id}"}');
 SELECT count(*) FROM actionledger.perform_many('ev_pay', ARRAY(SELECT jsonb_build_object('id', id) FROM unnest('{open,refused,later,flying,flying2,never,never2,done,dead,rest,noted,step}'::text[]) id));
-SELECT count(*) FROM actionledger.perform_many('ev_book', ARRAY(SELECT jsonb_build_object('id', id) FROM unnest('{u_open,u_refused,u_progress,u_never,u_window}'::text[]) id));
+SELECT count(*) FROM actionledger.perform_many('ev_book', ARRAY(SELECT jsonb_build_object('id', id) FROM unnest('{u_open,u_refused,u_progress,u_never,u_window,u_looked}'::text[]) id));
 CREATE FUNCTION pg_temp.id(text) RETURNS bigint LANGUAGE sql AS $$ SELECT action_id FROM actionledger.action a JOIN actionledger.service s USING (service_id) WHERE s.name LIKE 'ev%' AND a.identity = $1 $$;
 CREATE FUNCTION pg_temp.state(text) RETURNS text LANGUAGE sql AS $$
     SELECT concat_ws(' ', status || '/' || next_step, 'known ' || known, error_code, '(' || error_message || ')', 'ref ' || external_ref, 'result ' || result::text, 'by ' || confirmed_by,
@@ -61,6 +61,12 @@ SELECT pg_temp.report('flying', 'confirmed', '{"event": "evt_9"}');
 SELECT pg_temp.state('flying');
 SELECT pg_temp.report('flying2', 'rejected', '{"event": "evt_10"}');
 SELECT pg_temp.state('flying2');
+
+-- A lookup under way holds up nothing: it can only be late.
+SELECT pg_temp.unsure('u_looked');
+UPDATE actionledger.action SET next_step = 'lookup', claimed_by = 1000000 WHERE action_id = pg_temp.id('u_looked');
+SELECT pg_temp.report('u_looked', 'in_progress', '{"event": "evt_20"}');
+SELECT pg_temp.report('u_looked', 'rejected', '{"event": "evt_21"}');
 
 -- Something that was never sent: it is as they say, and somebody should look.
 SELECT pg_temp.report('never', 'confirmed', '{"event": "evt_11", "external_ref": "re_11"}');
