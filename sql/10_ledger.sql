@@ -267,6 +267,7 @@ COMMENT ON TABLE actionledger.event IS 'Decisions and findings that are no attem
 COMMENT ON COLUMN actionledger.event.verdict IS 'What evidence says; NULL for what is no evidence';
 COMMENT ON COLUMN actionledger.event.source IS 'Where evidence comes from: answer or lookup (of an attempt that ended after the action had been decided), callback, executor';
 CREATE INDEX event_action ON actionledger.event (action_id);
+CREATE INDEX event_left_open ON actionledger.event (action_id) WHERE what = 'left_open';
 CREATE INDEX event_conflict ON actionledger.event (action_id) WHERE what = 'conflict';
 
 CREATE SEQUENCE actionledger.incarnation_seq;

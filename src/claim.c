@@ -74,7 +74,11 @@ al_claim_take(AlDispatcher *dispatcher, AlClaim *claim)
 	AlMark	   *marks;
 	int			n;
 
+	if (al_suspect_put_away(&dispatcher->suspect, dispatcher->incarnation))
+		return;
 	n_lots = share_lots(dispatcher, lots, n_lots, draft.now);
+	if (n_lots > 0 && dispatcher->suspect.singly > 0)
+		n_lots = al_suspect_choose(&dispatcher->suspect, lots, n_lots, draft.now) ? 1 : 0;
 	if (n_lots == 0)
 		return;
 	n = al_ledger_pick(lots, n_lots, draft.now, &actions);

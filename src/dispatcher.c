@@ -90,6 +90,7 @@ al_dispatcher_main(Datum arg)
 	dispatcher.count = al_dispatchers;
 	dlist_init(&dispatcher.ended);
 	dlist_init(&dispatcher.busy);
+	dlist_init(&dispatcher.stuck);
 	before_shmem_exit(on_dispatcher_exit, arg);
 #ifdef AL_FAULT_BUILD
 	al_fault_plan(GetConfigOption("actionledger.fault", true, false));	/* the journal tells that this process has it */
@@ -478,6 +479,7 @@ drain(void)
 		al_turn_collect(&dispatcher);
 	}
 	al_wire_abort_all(dispatcher.wire);
+	dispatcher.stuck_until = 0;
 	al_turn_collect(&dispatcher);
 	/* What cannot be recorded now is found by the next incarnation. */
 	end = al_clock_elapsed() + INT64CONST(1000) * RECORD_LIMIT_MS;

@@ -43,12 +43,13 @@ static AlStatement settle_home = {
 	4, {TEXTOID, INT8OID, INT4OID, INT8OID}
 };
 static AlStatement abandon_inherited = {
-	"WITH live AS (SELECT a.action_id FROM actionledger.due d JOIN actionledger.action a USING (action_id) WHERE a.instance <> $3 FOR UPDATE OF a), "
+	"WITH live AS (SELECT a.action_id, a.claimed_by FROM actionledger.due d JOIN actionledger.action a USING (action_id) WHERE a.instance <> $3 FOR UPDATE OF a), "
 	"ended AS (UPDATE actionledger.action a SET status = 'failed', next_step = 'none', claimed_by = NULL, finished_at = clock_timestamp(), "
 	"  error_code = 'inherited', error_message = 'inherited by a copy of the database; never sent from here' "
 	"  FROM live WHERE a.action_id = live.action_id RETURNING a.action_id), "
 	"gone AS (DELETE FROM actionledger.due d USING ended e WHERE d.action_id = e.action_id) "
-	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note) SELECT action_id, 'inherited', 'failed', $1, $2 FROM ended",
+	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note) SELECT action_id, 'inherited', 'failed'::actionledger.status, $1, $2 FROM ended "
+	"UNION ALL SELECT action_id, 'left_open', 'failed', $1, 'a request may have been under way where this is a copy of' FROM live WHERE claimed_by > 0",
 	3, {TEXTOID, TEXTOID, INT8OID}
 };
 

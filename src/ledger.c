@@ -149,6 +149,37 @@ static AlStatement claimed_by_others = {
 	"WHERE a.claimed_by > 0 AND a.claimed_by <> $1 AND a.instance = $4 AND d.service_id % $3 = $2 ORDER BY a.action_id",
 	4, {INT8OID, INT4OID, INT4OID, INT8OID}
 };
+static AlStatement peek_due = {
+	"SELECT s.n::int, d.next_at, d.action_id "
+	"FROM unnest($1::int[], $2::timestamptz[], $3::bigint[], $4::int[]) WITH ORDINALITY AS s(service_id, mark_at, mark_id, priority, n), "
+	"LATERAL (SELECT x.next_at, x.action_id FROM actionledger.due x JOIN actionledger.action y USING (action_id) "
+	"         WHERE x.service_id = s.service_id AND x.priority = s.priority AND (x.next_at, x.action_id) > (s.mark_at, s.mark_id) "
+	"           AND x.next_at <= $5 AND y.claimed_by IS NULL AND y.instance = $6 AND y.next_step IN ('send', 'resend', 'wait', 'lookup') "
+	"         ORDER BY x.next_at, x.action_id LIMIT 1) d ORDER BY s.priority DESC, d.next_at, d.action_id LIMIT 1",
+	6, {INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT4ARRAYOID, TIMESTAMPTZOID, INT8OID}
+};
+static AlStatement block_action = {
+	"WITH blocked AS (UPDATE actionledger.action SET next_step = 'blocked', error_code = $2, error_message = $3 "
+	"  WHERE action_id = $1 AND claimed_by IS NULL AND status NOT IN ('confirmed', 'failed') RETURNING action_id, status), "
+	"parked AS (UPDATE actionledger.due d SET next_at = 'infinity', held_at = NULL FROM blocked b WHERE d.action_id = b.action_id) "
+	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note) SELECT action_id, 'blocked', status, 'dispatcher ' || $4, $3 FROM blocked",
+	4, {INT8OID, TEXTOID, TEXTOID, INT8OID}
+};
+static AlStatement park_for_good = {
+	"UPDATE actionledger.due SET next_at = 'infinity', held_at = NULL WHERE action_id = $1", 1, {INT8OID}
+};
+static AlStatement find_missing = {
+	"SELECT u.n::int FROM unnest($1::bigint[]) WITH ORDINALITY AS u(action_id, n) "
+	"WHERE NOT EXISTS (SELECT FROM actionledger.action a WHERE a.action_id = u.action_id)",
+	1, {INT8ARRAYOID}
+};
+static AlStatement left_open = {
+	"SELECT DISTINCT " STANDING_COLUMNS ", t.kind = 'lookup', t.attempt::int, t.incarnation "
+	"FROM actionledger.event e JOIN actionledger.action a ON a.action_id = e.action_id "
+	"JOIN actionledger.attempt t ON t.action_id = e.action_id AND t.finished_at IS NULL "
+	"WHERE e.what = 'left_open' AND t.incarnation > 0 AND t.incarnation <> $1 AND a.status IN ('confirmed', 'failed') AND a.service_id % $3 = $2",
+	3, {INT8OID, INT4OID, INT4OID}
+};
 static AlStatement read_particulars = {
 	"SELECT a.action_id, a.identity, a.idempotency_key, a.run_id, a.args, coalesce(a.external_ref, r.external_ref), l.headers "
 	"FROM unnest($1::bigint[]) WITH ORDINALITY AS u(action_id, n) JOIN actionledger.action a ON a.action_id = u.action_id "
@@ -626,6 +657,95 @@ al_ledger_claimed(int64 except, int index, int count, AlStanding **standings, bo
 	{
 		read_standing(i, &(*standings)[i]);
 		(*lookups)[i] = al_column_bool(i, N_STANDING_COLUMNS + 1);
+	}
+	return n;
+}
+
+/* Finds what would be claimed first. */
+int64
+al_ledger_peek(const AlLot *lots, int n_lots, TimestampTz now, AlLot *lot)
+{
+	AlArray		service = al_array_create(INT4OID, n_lots);
+	AlArray		mark_at = al_array_create(TIMESTAMPTZOID, n_lots);
+	AlArray		mark_id = al_array_create(INT8OID, n_lots);
+	AlArray		priority = al_array_create(INT4OID, n_lots);
+	Datum		values[6];
+
+	for (int i = 0; i < n_lots; i++)
+	{
+		al_array_set(&service, i, Int32GetDatum(lots[i].service_id));
+		al_array_set(&mark_at, i, TimestampTzGetDatum(lots[i].mark_at));
+		al_array_set(&mark_id, i, Int64GetDatum(lots[i].mark_id));
+		al_array_set(&priority, i, Int32GetDatum(lots[i].priority));
+	}
+	values[0] = al_array_datum(&service);
+	values[1] = al_array_datum(&mark_at);
+	values[2] = al_array_datum(&mark_id);
+	values[3] = al_array_datum(&priority);
+	values[4] = TimestampTzGetDatum(now);
+	values[5] = Int64GetDatum(al_fence_instance());
+	if (al_statement_run(&peek_due, values, NULL) == 0)
+		return 0;
+	*lot = lots[al_column_int4(0, 1) - 1];
+	lot->free = 1;
+	lot->mark_at = al_column_int8(0, 2);
+	lot->mark_id = al_column_int8(0, 3) - 1;
+	return al_column_int8(0, 3);
+}
+
+/* Blocks an action without reading it. */
+void
+al_ledger_block(int64 action_id, const char *code, const char *message, int64 incarnation)
+{
+	Datum		values[4] = {
+		Int64GetDatum(action_id), CStringGetTextDatum(code), CStringGetTextDatum(message), Int64GetDatum(incarnation)
+	};
+
+	(void) al_statement_run(&block_action, values, NULL);
+}
+
+/* Puts a due row away. */
+void
+al_ledger_park_for_good(int64 action_id)
+{
+	Datum		value = Int64GetDatum(action_id);
+
+	(void) al_statement_run(&park_for_good, &value, NULL);
+}
+
+/* Finds actions that are not there. */
+void
+al_ledger_missing(const int64 *action_ids, int n, bool *gone)
+{
+	AlArray		action = al_array_create(INT8OID, n);
+	Datum		value;
+	uint64		missing;
+
+	memset(gone, false, n * sizeof(bool));
+	for (int i = 0; i < n; i++)
+		al_array_set(&action, i, Int64GetDatum(action_ids[i]));
+	value = al_array_datum(&action);
+	missing = al_statement_run(&find_missing, &value, NULL);
+	for (uint64 row = 0; row < missing; row++)
+		gone[al_column_int4(row, 1) - 1] = true;
+}
+
+/* Lists open attempts of actions that have been decided. */
+int
+al_ledger_left_open(int64 except, int index, int count, AlStanding **standings, bool **lookups)
+{
+	Datum		values[3] = {Int64GetDatum(except), Int32GetDatum(index), Int32GetDatum(count)};
+	int			n = (int) al_statement_run(&left_open, values, NULL);
+
+	*standings = palloc(Max(n, 1) * sizeof(AlStanding));
+	*lookups = palloc(Max(n, 1) * sizeof(bool));
+	for (int i = 0; i < n; i++)
+	{
+		read_standing(i, &(*standings)[i]);
+		(*lookups)[i] = al_column_bool(i, N_STANDING_COLUMNS + 1);
+		/* The attempt that is open, and whose it is. */
+		(*standings)[i].attempts = al_column_int4(i, N_STANDING_COLUMNS + 2);
+		(*standings)[i].claimed_by = al_column_int8(i, N_STANDING_COLUMNS + 3);
 	}
 	return n;
 }

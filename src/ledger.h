@@ -177,6 +177,22 @@ extern int	al_ledger_take_outcomes(void);
 /* Lock and read actions by number; those locked by others are left out. */
 extern int	al_ledger_lock(const int64 *action_ids, int n, AlStanding **standings);
 
+/*
+ * Find the action that would be claimed first, without reading more of it than
+ * its number; 0 for none.  Sets *lot to the one lot that holds it and nothing else.
+ */
+extern int64 al_ledger_peek(const AlLot *lots, int n_lots, TimestampTz now, AlLot *lot);
+
+/* Block an action that cannot be claimed, without reading it; or put its due row away only. */
+extern void al_ledger_block(int64 action_id, const char *code, const char *message, int64 incarnation);
+extern void al_ledger_park_for_good(int64 action_id);
+
+/* Which of the actions are not there at all; sets gone[i]. */
+extern void al_ledger_missing(const int64 *action_ids, int n, bool *gone);
+
+/* Open attempts of actions that people have decided about meanwhile, made by other incarnations. */
+extern int	al_ledger_left_open(int64 except, int index, int count, AlStanding **standings, bool **lookups);
+
 /* Read an action without locking it; false when there is none. */
 extern bool al_ledger_read(int64 action_id, AlStanding *standing);
 

@@ -29,6 +29,7 @@
 #include "rules/report.h"
 #include "session.h"
 #include "settings.h"
+#include "verb.h"
 #include "wakeup.h"
 #include "words.h"
 
@@ -355,6 +356,9 @@ decide(Call *call)
 		move->confirmed_by = call->report.reporter == AL_REPORTER_OUTSIDE ? "callback" : "executor";
 	}
 	al_ledger_move(move, 1, call->now);
+	if (standing->claimed_by > 0 && (move->status == AL_STATUS_CONFIRMED || move->status == AL_STATUS_FAILED))
+		al_verb_event_note(standing->action_id, "left_open", move->status, al_role_name(call->caller),
+						   psprintf("attempt %d is under way; how it ends is kept as late evidence", standing->attempts));
 	judgement->event.status = move->status;
 	call->message = move->status == AL_STATUS_CONFIRMED ? "recorded: it happened"
 		: move->status == AL_STATUS_FAILED ? psprintf("recorded: it did not happen and will not (%s)", move->error_code)

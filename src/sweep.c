@@ -127,7 +127,10 @@ al_sweep_orphans(AlSweep *sweep)
 	AlStanding *standings;
 	int			n_seen = al_ledger_claimed(sweep->incarnation, sweep->index, sweep->count, &seen, &lookups);
 	int64	   *ids = palloc(Max(n_seen, 1) * sizeof(int64));
-	Settled		settled = settled_create(n_seen);
+	AlStanding *left;
+	bool	   *left_lookups;
+	int			n_left = al_ledger_left_open(sweep->incarnation, sweep->index, sweep->count, &left, &left_lookups);
+	Settled		settled = settled_create(n_seen + n_left);
 	bool		others = false;
 	bool		alive = false;
 	int64		asked = 0;
@@ -154,6 +157,14 @@ al_sweep_orphans(AlSweep *sweep)
 			continue;
 		end_orphan(&standings[i], lookups[was - seen], now, &settled);
 		sweep->n[AL_SWEPT_ORPHANED]++;
+	}
+	/* What people have decided while it was under way stays as it is; its attempts are closed. */
+	for (int i = 0; i < n_left; i++)
+	{
+		if (al_incarnation_is_alive(left[i].claimed_by))
+			others = true;
+		else
+			end_orphan(&left[i], left_lookups[i], now, &settled);
 	}
 	settled_write(&settled, sweep, now);
 	return others || n < n_dead;

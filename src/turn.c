@@ -36,6 +36,8 @@
 #define ERROR_PAUSE_MS 1000
 #define BUSY_PAUSE_MS 100
 #define RELEASE_PAGE 1000
+#define RECORD_TRIES 3
+#define STUCK_PAUSE_MS 10000
 
 /* A batch of ended attempts on its way into the ledger. */
 typedef struct Record
@@ -68,6 +70,8 @@ static void add_recorded(Record *record, AlEndedItem *item, const AlJudgement *j
 static void forget(AlDispatcher *dispatcher, List *recorded);
 static void set_aside(AlDispatcher *dispatcher, List *busy);
 static void take_back(AlDispatcher *dispatcher);
+static void take_back_stuck(AlDispatcher *dispatcher);
+static void drop_gone(Record *record, AlEndedItem **missing, int n);
 static void count_isolated(AlDispatcher *dispatcher);
 static void recover(AlDispatcher *dispatcher);
 static int	compare_standings(const void *a, const void *b);
@@ -98,6 +102,8 @@ al_turn_run(AlDispatcher *dispatcher)
 	PG_END_TRY();
 	leave(dispatcher);
 
+	if (dispatcher->claiming)
+		al_suspect_cleared(&dispatcher->suspect, claim.n > 0);
 	forget(dispatcher, recorded);
 	set_aside(dispatcher, busy);
 	if (claim.n > 0)
@@ -146,6 +152,7 @@ work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded, List **busy)
 {
 	AlSession	session;
 
+	dispatcher->claiming = false;
 	StartTransactionCommand();
 	if (!al_ledger_hold(dispatcher->ledger))
 	{
@@ -169,8 +176,13 @@ work(AlDispatcher *dispatcher, AlClaim *claim, List **recorded, List **busy)
 	*recorded = record(dispatcher, busy);
 	if (dispatcher->lanes.release)
 		release(dispatcher);
-	if (dispatcher->may_send && dispatcher->isolate == 0 && !ShutdownRequestPending)
+	/* What is tried one by one is tried alone, so that it keeps nothing from being recorded. */
+	if (dispatcher->may_send && dispatcher->isolate == 0 && !ShutdownRequestPending &&
+		(dispatcher->suspect.singly == 0 || *recorded == NIL))
+	{
+		dispatcher->claiming = true;
 		al_claim_take(dispatcher, claim);
+	}
 	al_session_end(&session);
 	if (*recorded != NIL)
 		AL_FAULT_ERROR("outcome_before_commit");
@@ -220,18 +232,36 @@ leave(AlDispatcher *dispatcher)
 static void
 recover(AlDispatcher *dispatcher)
 {
+	ErrorData  *error;
+
 	MemoryContextSwitchTo(dispatcher->turn_context);
+	error = CopyErrorData();
 	EmitErrorReport();
 	FlushErrorState();
 	AbortCurrentTransaction();
 	MemoryContextSwitchTo(TopMemoryContext);
-	if (dispatcher->isolate > 0 && !dlist_is_empty(&dispatcher->ended))
+	if (dispatcher->claiming)
+	{
+		if (al_suspect_failed(&dispatcher->suspect, error))
+			dispatcher->retry_at = TimestampTzPlusMilliseconds(al_clock_now(), ERROR_PAUSE_MS);
+	}
+	else if (dispatcher->isolate > 0 && !dlist_is_empty(&dispatcher->ended))
 	{
 		AlEndedItem *item = dlist_head_element(AlEndedItem, node, &dispatcher->ended);
 
 		/* The next try keeps nothing of the answer but its status. */
 		item->tries++;
-		if (item->tries > 1)
+		if (item->tries > RECORD_TRIES)
+		{
+			/* The others go on; attention shows this one. */
+			dlist_delete(&item->node);
+			dispatcher->n_ended--;
+			dlist_push_tail(&dispatcher->stuck, &item->node);
+			dispatcher->n_stuck++;
+			dispatcher->stuck_until = TimestampTzPlusMilliseconds(al_clock_now(), STUCK_PAUSE_MS);
+			count_isolated(dispatcher);
+		}
+		else if (item->tries > 1)
 		{
 			dlist_delete(&item->node);
 			dlist_push_tail(&dispatcher->ended, &item->node);
@@ -359,9 +389,11 @@ record_careful(Record *record)
 	int			n = record->n_careful;
 	int64	   *ids = palloc(Max(n, 1) * sizeof(int64));
 	AlMove	   *moves = palloc(Max(n, 1) * sizeof(AlMove));
+	AlEndedItem **missing = palloc(Max(n, 1) * sizeof(AlEndedItem *));
 	AlStanding *standings;
 	int			n_standings;
 	int			n_moves = 0;
+	int			n_missing = 0;
 
 	if (n == 0)
 		return;
@@ -379,7 +411,7 @@ record_careful(Record *record)
 		item->careful = true;
 		if (standing == NULL)
 		{
-			record->busy = lappend(record->busy, item);
+			missing[n_missing++] = item;
 			continue;
 		}
 		judge_item(item, standing, record->now, &judgement);
@@ -388,6 +420,32 @@ record_careful(Record *record)
 		add_recorded(record, item, &judgement);
 	}
 	al_ledger_move(moves, n_moves, record->now);
+	if (n_missing > 0)
+		drop_gone(record, missing, n_missing);
+}
+
+/* Sets aside what somebody has locked, and gives up what somebody has deleted. */
+static void
+drop_gone(Record *record, AlEndedItem **missing, int n)
+{
+	int64	   *ids = palloc(n * sizeof(int64));
+	bool	   *gone = palloc(n * sizeof(bool));
+
+	for (int i = 0; i < n; i++)
+		ids[i] = missing[i]->ended.action_id;
+	al_ledger_missing(ids, n, gone);
+	for (int i = 0; i < n; i++)
+	{
+		if (!gone[i])
+		{
+			record->busy = lappend(record->busy, missing[i]);
+			continue;
+		}
+		record->recorded = lappend(record->recorded, missing[i]);
+		ereport(LOG,
+				(errmsg("actionledger: action " INT64_FORMAT " is gone; how its attempt %d ended is recorded nowhere",
+						missing[i]->ended.action_id, missing[i]->ended.attempt)));
+	}
 }
 
 /* Has the times that are kept of an action follow the clock. */
@@ -499,6 +557,20 @@ take_back(AlDispatcher *dispatcher)
 	dispatcher->n_busy = 0;
 }
 
+/* Puts what could not be recorded into the queue again, to be tried one by one. */
+static void
+take_back_stuck(AlDispatcher *dispatcher)
+{
+	while (!dlist_is_empty(&dispatcher->stuck))
+	{
+		dlist_push_tail(&dispatcher->ended, dlist_pop_head_node(&dispatcher->stuck));
+		if (dispatcher->n_ended++ == 0)
+			dispatcher->ended_since = al_clock_now();
+	}
+	dispatcher->n_stuck = 0;
+	dispatcher->isolate = dispatcher->n_ended;
+}
+
 /* Counts a turn that has taken something off the queue. */
 static void
 count_isolated(AlDispatcher *dispatcher)
@@ -518,6 +590,8 @@ al_turn_collect(AlDispatcher *dispatcher)
 
 	if (dispatcher->n_busy > 0 && al_clock_now() >= dispatcher->busy_until)
 		take_back(dispatcher);
+	if (dispatcher->n_stuck > 0 && al_clock_now() >= dispatcher->stuck_until)
+		take_back_stuck(dispatcher);
 	while ((result = al_wire_next(dispatcher->wire)) != NULL)
 	{
 		AlFlight   *flight = (AlFlight *) (uintptr_t) result->tag;

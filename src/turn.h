@@ -13,6 +13,7 @@
 #include "judge.h"
 #include "lanes.h"
 #include "rules/fault.h"
+#include "suspect.h"
 #include "wire/wire.h"
 
 /* Makes the transaction of a turn fail at a named moment, in fault builds. */
@@ -68,6 +69,11 @@ typedef struct AlDispatcher
 	dlist_head	busy;			/* ended too, but somebody has locked their actions */
 	int			n_busy;
 	TimestampTz busy_until;		/* when to try those again */
+	dlist_head	stuck;			/* ended, and could not be recorded: tried again now and then */
+	int			n_stuck;
+	TimestampTz stuck_until;
+	bool		claiming;		/* the turn has come to its claims */
+	AlSuspect	suspect;		/* whose claim raises */
 	bool		may_send;		/* not fenced, not refusing, not stopping */
 	int			isolate;		/* record so many singly: a batch has failed */
 	TimestampTz retry_at;		/* after an error: no turn before */
