@@ -30,6 +30,7 @@
 #include "wakeup.h"
 
 PG_FUNCTION_INFO_V1(al_resume_dispatch);
+PG_FUNCTION_INFO_V1(al_sql_instance);
 
 static AlStatement select_home = {
 	"SELECT system_id, database_id::bigint, timeline, control_inode, namespace FROM actionledger.ledger", 0, {0}
@@ -145,6 +146,13 @@ al_fence_instance(void)
 		known = !RecoveryInProgress();
 	}
 	return instance;
+}
+
+/* _instance(): the digest of this place */
+Datum
+al_sql_instance(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(al_fence_instance());
 }
 
 /* resume_dispatch(mode, reason) */

@@ -114,8 +114,10 @@ al_cancel(PG_FUNCTION_ARGS)
 		message = psprintf("nothing to cancel: it is %s already", al_status_name(status));
 	else
 	{
-		AlTool	   *tool = al_registry_tool_by_id(standing->tool_id);
+		AlTool	   *tool = al_registry_tool_guarded(standing->tool_id);
 
+		if (tool == NULL)
+			tool = al_registry_cautious_tool();
 		(void) al_statement_run(&note_cancel, &value, NULL);
 		standing->cancelled_at = al_clock_now();
 		step = AL_STEP_WAIT;

@@ -372,10 +372,16 @@ guarded(void *(*find) (int32), int32 number)
 	}
 	PG_CATCH();
 	{
+		ErrorData  *error;
+
 		MemoryContextSwitchTo(context);
-		EmitErrorReport();
+		error = CopyErrorData();
 		FlushErrorState();
 		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		/* A client that got an error would take its statement for failed. */
+		error->elevel = WARNING;
+		ThrowErrorData(error);
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);

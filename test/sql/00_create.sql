@@ -142,9 +142,10 @@ BEGIN
 END $$;
 
 -- What a dispatcher writes, for states that are reached only by sending.  mark:
--- before the first byte leaves.  record: the outcome.
+-- before the first byte leaves, by the dispatcher that lives (a dead one's attempts
+-- would be judged as lost at some moment).  record: the outcome.
 CREATE FUNCTION test.mark(id bigint, ago interval DEFAULT '0') RETURNS void LANGUAGE sql AS $$
-    UPDATE actionledger.action SET status = 'submitted', next_step = 'wait', claimed_by = 1000000, attempts = attempts + 1, sends = sends + 1,
+    UPDATE actionledger.action SET status = 'submitted', next_step = 'wait', claimed_by = (SELECT max(incarnation) FROM actionledger.incarnation), attempts = attempts + 1, sends = sends + 1,
         last_sent_at = now() - ago, window_ends_at = coalesce(window_ends_at, now() - ago + '1 h'),
         created_at = least(created_at, now() - ago - interval '1 s')
     WHERE action_id = id;
