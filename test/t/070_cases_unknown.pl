@@ -1,8 +1,8 @@
 # Reports of real trouble, section A: unknown outcomes, and what a status may claim.
 #
 # Each subtest is one report: given, when, then.  Requests and effects are counted
-# in the provider's truth log.  Lookups do not exist yet; what waits for them is
-# said where it would be tested, and what must hold without them is tested.
+# in the provider's truth log.  Each holds without a lookup, where a person is asked,
+# and with one.
 use strict;
 use warnings;
 use HTTP::Tiny;
@@ -21,6 +21,17 @@ refund_service($node, $p, name => 'unkeyed', honoured => 0, options => $patient)
 
 my @unkeyed = (type => 'non_idempotent', service => 'unkeyed', mode => 'unkeyed');
 my @keyed = (type => 'non_idempotent', service => 'keyed', mode => 'keyed');
+
+# A destination that takes the key, does not honour it, and can be asked by it.
+$node->safe_psql('postgres', qq{SELECT actionledger.create_service('asked', '$p->{url}', '{"allow_private": true, $patient}')});
+my @asked = (type => 'non_idempotent', service => 'asked', mode => 'unkeyed');
+
+# The option lookup; more: members, query: for its request.
+sub lookup
+{
+	my (%o) = @_;
+	return qq("lookup": {"request": "GET /refunds?key={_key}@{[ $o{query} // '' ]}", "match": "\$.data[*] ? (@.key == \$_key)", "every": "@{[ $o{every} // '200ms' ]}"@{[ $o{more} ? ", $o{more}" : '' ]}});
+}
 
 # "verdict category" of an action's attempts, in their order.
 sub story
@@ -163,8 +174,12 @@ subtest 'case 2: a non-idempotent action is not sent again after a read error, w
 	turns_pass($node, 3);
 	is(scalar(received($p, $id{'case2 POST hang non_idempotent'})), 1, 'and nothing was sent for it');
 
-	# Waits for lookups: that later attempts are lookups only.  Today there are no
-	# later attempts at all, which is what "attempts 1" above says.
+	# With a lookup, later attempts are lookups only.
+	refund_tool($node, @asked, name => 'case2 asked', do => 'hang', timeout => '600ms', attempts => 3, options => '"max_processing": "0s", ' . lookup(query => '&hide_ms=600000', more => '"attempts": 4'));
+	my $asked = perform($node, 'case2 asked', 'case2-asked');
+	settle($node, $asked, 'needs_reconciliation', 'review');
+	is_deeply([ map { $_->{kind} } attempts_of($node, $asked) ], [ 'send', ('lookup') x 4 ], 'with a lookup: one send, then lookups only');
+	is_deeply([ scalar(received($p, $asked)), effects($p, $asked) ], [ 1, 1 ], 'with a lookup: 1 wire');
 };
 
 subtest 'case 4: an empty reply does not stop the worker' => sub {
@@ -222,8 +237,15 @@ subtest 'case 5: a conflict that answers the retry is not the fate of the first 
 			"$id{$name}|f|needs_reconciliation", "$name: the identical call is told of the same action, and of no failure");
 	}
 
-	# Waits for lookups: that the lookup by reference confirms it by itself.  Today a
-	# person looks it up, and the original reference is what is recorded.
+	# A lookup by the reference of the operation confirms it by itself, with the original id.
+	refund_tool($node, @keyed, name => 'case5 asked', do => "late:1500,$conflict", timeout => '500ms', attempts => 3,
+		options => '"outcome": [{"status": 409, "if": "$.error == \"slot unavailable\"", "verdict": "rejected", "category": "slot_taken"}], "max_processing": "1s", ' . lookup());
+	my $asked = perform($node, 'case5 asked', 'case5-asked');
+	my $answered = settle($node, $asked, 'confirmed', 'none');
+	is_deeply(story($asked), [ 'unknown timeout_after_send', 'rejected slot_taken', 'confirmed found' ], 'asked: the conflict ends re-sending, the lookup decides');
+	is_deeply([ $answered->{confirmed_by}, $answered->{external_ref}, effects($p, $asked) ], [ 'lookup', (looked_up($answered->{idempotency_key}))[0], 1 ], 'asked: confirmed with the original id, one booking');
+
+	# Without one a person looks it up, and the original reference is what is recorded.
 	for my $name (sort keys %expected)
 	{
 		my @found = looked_up(action_row($node, $id{$name})->{idempotency_key});
@@ -275,8 +297,16 @@ subtest 'case 7: "not found" straight after a write is no absence' => sub {
 	is($node->safe_psql('postgres', "SELECT t.started_at + interval '1300 ms' <= e.at, a.error_code FROM actionledger.event e JOIN actionledger.attempt t USING (action_id)
 	  JOIN actionledger.action a USING (action_id) WHERE action_id = $id AND e.what = 'resolved'"), 't|resolved_failed', 'the same words count when timeout and max processing time are over, not before');
 
-	# Waits for lookups: that the ledger looks by itself, takes 404 inside the max
-	# processing time for inconclusive, and confirms by the later 200.
+	# With a lookup the ledger looks by itself: what it does not find inside the max
+	# processing time proves nothing, whatever the tool declares, and the later answer confirms.
+	refund_tool($node, @asked, name => 'case7 asked', do => 'hang', timeout => '500ms', options => '"max_processing": "2s", ' . lookup(query => '&hide_ms=1500', more => '"absence": "authoritative", "resend": true'));
+	$id = perform($node, 'case7 asked', 'case7-asked');
+	settle($node, $id, 'needs_reconciliation', 'lookup');
+	$node->safe_psql('postgres', "SELECT actionledger.reconcile_now($id)");
+	$row = settle($node, $id, 'confirmed', 'none');
+	my @looks = map { "$_->{verdict} $_->{category}" } grep { $_->{kind} eq 'lookup' } attempts_of($node, $id);
+	is_deeply([ $looks[0], $looks[-1], $row->{confirmed_by} ], [ 'unknown not_found', 'confirmed found', 'lookup' ], 'asked: not found is inconclusive, the later answer confirms');
+	is_deeply([ scalar(received($p, $id)), effects($p, $id) ], [ 1, 1 ], 'asked: 1 write on the wire, one effect');
 };
 
 subtest 'case 9: an outcome that is unknown for longer than its window waits for a person, and never fails silently' => sub {
@@ -318,7 +348,18 @@ subtest 'case 9: an outcome that is unknown for longer than its window waits for
 	is($node->safe_psql('postgres', "SELECT count(*) FROM actionledger.action WHERE action_id IN ($ids) AND status = 'needs_reconciliation'"), '4', 'and none has failed');
 	is(effects($p, $_), 1, 'each had its effect once') for values %id;
 
-	# Waits for lookups: the last lookup before the queue.
+	# With a lookup: a last one after the downtime, however long that was; then the queue.
+	refund_tool($node, @asked, name => 'case9 asked', do => 'hang', timeout => '300ms', options => '"max_processing": "0s", ' . lookup(query => '&hide_ms=600000', every => '1h', more => '"window": "2s"'));
+	refund_tool($node, @asked, name => 'case9 found', do => 'hang', timeout => '300ms', options => '"max_processing": "0s", ' . lookup(query => '&hide_ms=600000', every => '1h', more => '"window": "2s"'));
+	my ($asked, $found) = (perform($node, 'case9 asked', 'case9-asked'), perform($node, 'case9 found', 'case9-found'));
+	poll_sql($node, "SELECT bool_and(lookups > 0 AND claimed_by IS NULL) FROM actionledger.action WHERE action_id IN ($asked, $found)", 'both were looked up once');
+	$node->stop;
+	$node->start;
+	$node->safe_psql('postgres', "BEGIN; UPDATE actionledger.action SET created_at = created_at - interval '14 days', last_sent_at = last_sent_at - interval '14 days', lookup_ends_at = lookup_ends_at - interval '14 days' WHERE action_id IN ($asked, $found);
+	  UPDATE actionledger.due SET next_at = next_at - interval '14 days' WHERE action_id IN ($asked, $found); COMMIT");
+	my $last = settle($node, $asked, 'needs_reconciliation', 'review');
+	cmp_ok($last->{lookups}, '>=', 2, 'asked: a last lookup when it was long over');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM actionledger.timeline WHERE action_id = $asked AND status = 'failed'"), '0', 'asked: and never failed');
 };
 
 subtest 'case 10: an attempt without a response is on record, and attempts never overlap' => sub {

@@ -1,8 +1,7 @@
 # Reports of real trouble, section B: idempotency keys.
 #
 # Each subtest is one report: given, when, then.  Requests, keys and effects are
-# counted where the request arrives.  Lookups do not exist yet; what waits for
-# them is said where it would be tested.
+# counted where the request arrives.  Each holds without a lookup, where a person is asked, and with one.
 use strict;
 use warnings;
 use IPC::Run ();
@@ -291,7 +290,22 @@ subtest 'case 18: "already used" as the answer to a retry is no failure' => sub 
 		is(effects($p, $id{$name}), 1, "$name: one effect");
 	}
 
-	# Waits for lookups: that the lookup decides.  Today a person does.
+	# With a lookup it decides, whatever the rules say of the second answer.
+	for my $name (sort keys %tool)
+	{
+		refund_tool($node, @keyed, name => "case18 asked $name", do => "hang,$used", timeout => '400ms', attempts => 3, base => '50ms',
+			options => join ', ', '"max_processing": "500ms", "lookup": {"request": "GET /refunds?key={_key}", "match": "$.data[*] ? (@.key == $_key)", "every": "200ms"}',
+			$tool{$name}[0] ? qq{"outcome": $tool{$name}[0]} : ());
+		$id{"asked $name"} = perform($node, "case18 asked $name", "case18-asked-$name");
+	}
+	for my $name (map { "asked $_" } sort keys %tool)
+	{
+		my $row = settle($node, $id{$name}, 'confirmed', 'none');
+		is_deeply([ $row->{confirmed_by}, effects($p, $id{$name}) ], [ 'lookup', 1 ], "$name: the lookup decides, one effect");
+		is($node->safe_psql('postgres', "SELECT count(*) FROM actionledger.timeline WHERE action_id = $id{$name} AND status = 'failed'"), '0', "$name: failed at no time");
+	}
+
+	# Without one a person decides.
 	is($node->safe_psql('postgres', qq{SELECT status FROM actionledger.resolve($id{unknown}, 'confirmed', '{"external_ref": "re_7"}', 'found at the provider')}), 'confirmed', 'a person decides');
 
 	# A destination whose "already used" is proof may say so: then it confirms.

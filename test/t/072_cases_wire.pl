@@ -1,7 +1,7 @@
 # Reports of real trouble, section C: on the wire.
 #
 # Each subtest is one report: given, when, then.  What is on the wire is read where
-# it arrives.  Lookups and signatures do not exist yet; what waits for them is said
+# it arrives.  Signatures do not exist yet; what waits for them is said
 # where it would be tested.
 use strict;
 use warnings;
@@ -414,7 +414,13 @@ subtest 'case 30: 201 and 204 confirm, 202 does not yet' => sub {
 	is(scalar(received($p, $id{'unkeyed 202'})), 1, 'unkeyed 202: sent once');
 	is(scalar(keys %{ truth_by_action($p)->{ $id{'keyed 202'} }{keys} }), 1, 'keyed 202: asked again with the same key only');
 
-	# Waits for lookups: that a lookup of the Location confirms it.  Today a person may.
+	# A lookup of its Location confirms it.
+	refund_tool($node, @unkeyed, name => 'case30 asked', do => 'accepted', options => '"lookup": {"request": "GET {_location}", "match": "$.data[*]", "every": "200ms"}');
+	my $asked = perform($node, 'case30 asked', 'case30-asked');
+	my $row = settle($node, $asked, 'confirmed', 'none');
+	is_deeply([ $row->{confirmed_by}, scalar(received($p, $asked)), effects($p, $asked), scalar(looked($p, $asked)) ], [ 'lookup', 1, 1, 1 ], 'a lookup of the Location confirms it');
+
+	# Without one a person may.
 	is($node->safe_psql('postgres', "SELECT status FROM actionledger.resolve($id{'unkeyed 202'}, 'confirmed', '{\"external_ref\": \"re_202\"}', 'their list has it', expected_status => 'submitted')"),
 		'confirmed', 'a person who has seen it confirms it');
 
