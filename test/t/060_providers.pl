@@ -72,6 +72,7 @@ my $p = start_provider();
 my $secrets = PostgreSQL::Test::Utils::tempdir();
 my $node = start_server(conf => "actionledger.secret_directory = '$secrets'");
 my $number = 100;
+my $stripe_lookup;
 my @scenarios;
 
 define();
@@ -83,6 +84,7 @@ subtest 'the key was used for something else' => \&play_mismatch;
 subtest 'keys that expire' => \&play_expiry;
 subtest 'the wire' => \&check_wire;
 subtest 'a declaration that is wrong shows in the truth log' => \&play_lie;
+subtest 'Stripe: the refund is found by its metadata' => \&play_lookup;
 $node->stop;
 done_testing();
 
@@ -97,7 +99,10 @@ sub define
 	cmp_ok($moved, '==', 10, 'ten services');
 	append_to_file("$secrets/$_", "canary-$_\n") for keys %names;
 	$node->safe_psql('postgres', $sql);
+	$stripe_lookup = $node->safe_psql('postgres', q{SELECT options -> 'lookup' FROM actionledger.tools WHERE tool = 'stripe_refund'});
+	# The test provider has no lists of these destinations: lookups are played apart.
 	$node->safe_psql('postgres', <<'SQL');
+SELECT actionledger.alter_tool(tool, '{"lookup": null}') FROM actionledger.tools;
 SELECT actionledger.alter_service(name, '{"breaker": {"failures": 1000}, "limits": {"rate_per_second": null}}') FROM actionledger.services;
 SELECT actionledger.alter_tool(tool, '{"timeout": "20s", "retry": {"attempts": 6, "base": "50ms", "cap": "200ms"}}') FROM actionledger.tools;
 CREATE FUNCTION plan() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -107,6 +112,51 @@ BEGIN
 END$$;
 CREATE TRIGGER plan BEFORE INSERT ON actionledger.action FOR EACH ROW EXECUTE FUNCTION plan();
 SQL
+	return;
+}
+
+# The lookup of the document, against a server that keeps refunds as Stripe lists them:
+# each refund is made, and its answer lost.
+sub play_lookup
+{
+	my $folder = PostgreSQL::Test::Utils::tempdir();
+	my %status = (pi_done => 'succeeded', pi_failed => 'failed', pi_none => undef);
+	my $stripe = start_raw_server(sub {
+		my ($socket) = @_;
+		my ($head, $body) = ('', '');
+
+		while ($head !~ /\r\n\r\n/) { sysread($socket, $head, 65536, length $head) or return }
+		if ($head =~ m{^POST /v1/refunds })
+		{
+			my ($length) = $head =~ /^Content-Length: (\d+)/mi;
+			my ($rest) = $head =~ /\r\n\r\n(.*)\z/s;
+			while (length $rest < $length) { sysread($socket, $rest, 65536, length $rest) or return }
+			my %form = map { map { s/%([0-9A-Fa-f]{2})/chr hex $1/ger } split /=/, $_, 2 } split /&/, $rest;
+			append_to_file("$folder/$form{payment_intent}", $form{'metadata[al_key]'} . "\n");
+			return;
+		}
+		my ($payment) = $head =~ m{^GET /v1/refunds\?limit=100&payment_intent=(\w+) HTTP} or return;
+		my @keys = -e "$folder/$payment" ? split /\n/, slurp_file("$folder/$payment") : ();
+		my %seen;
+		my $json = encode_json({ object => 'list', has_more => JSON::PP::false,
+			data => [ { id => 're_other', status => 'succeeded', metadata => { al_key => 'another' } },
+				map { { id => "re_$payment", status => $status{$payment}, metadata => { al_key => $_ } } } grep { defined $status{$payment} && !$seen{$_}++ } @keys ] });
+		print $socket "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: ${\ length $json}\r\n\r\n$json";
+		$socket->flush;
+	});
+	my %id;
+
+	$node->safe_psql('postgres', 'DROP TRIGGER plan ON actionledger.action');
+	$node->safe_psql('postgres', qq{SELECT actionledger.alter_service('stripe', '{"base_url": "$stripe->{url}"}')});
+	$node->safe_psql('postgres', qq{SELECT actionledger.alter_tool('stripe_refund', jsonb_build_object('max_processing', '100ms', 'timeout', '2s', 'retry', '{"attempts": 2}'::jsonb, 'lookup', '$stripe_lookup'::jsonb || '{"every": "100ms", "attempts": 3}'))});
+	$id{$_} = $node->safe_psql('postgres', qq{SELECT action_id FROM actionledger.perform('stripe_refund', '{"refund_id": "$_", "payment_intent": "$_", "amount": 4250}')}) for sort keys %status;
+	my $row = settle($node, $id{pi_done}, 'confirmed', 'none');
+	is_deeply([ @$row{qw(confirmed_by external_ref result)} ], [ 'lookup', 're_pi_done', 'succeeded' ], 'found: confirmed, with its reference and state');
+	$row = settle($node, $id{pi_failed}, 'failed', 'none');
+	is($row->{error_code}, 'rejected', 'found failed: it did not happen');
+	$row = settle($node, $id{pi_none}, 'needs_reconciliation', 'review');
+	is_deeply([ @$row{qw(sends lookups known)} ], [ 2, 3, 'unknown' ], 'not found: a person decides');
+	is(scalar(split /\n/, slurp_file("$folder/pi_none")), 2, 'each was sent as often as its retry option says, with one key');
 	return;
 }
 
