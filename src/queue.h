@@ -7,6 +7,7 @@
 
 #include "postgres.h"
 
+#include "errors.h"
 #include "registry.h"
 
 /*
@@ -17,6 +18,6 @@
 extern bool al_queue_take(const AlService *service);
 
 /* Refuse an action for want of room: LG018. */
-extern void al_queue_refuse(const AlService *service) pg_attribute_noreturn();
+extern AL_NORETURN void al_queue_refuse(const AlService *service);
 
 #endif							/* AL_QUEUE_H */

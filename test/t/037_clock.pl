@@ -25,6 +25,7 @@ refund_tool($node, name => 'busy', do => 'status:429,ok', base => '4s', cap => '
 refund_tool($node, name => 'held', do => 'status:429,ok', base => '6s', cap => '6s');
 refund_tool($node, name => 'lost', do => 'close,ok', base => '4s', cap => '4s');
 refund_tool($node, name => 'slow', do => 'late:2000', timeout => '20s');
+refund_tool($node, name => 'hung', do => 'hang,ok', timeout => '3s', base => '500ms', cap => '500ms');
 refund_tool($node, name => 'plain', do => 'ok');
 refund_tool($node, name => 'dated', do => 'status:429,ok', base => '4s', cap => '4s', options => '"expires_after": "1h"');
 refund_tool($node, name => 'window', do => 'status:429', base => '1s', cap => '1s', attempts => 50, window => '5s');
@@ -132,6 +133,9 @@ for my $by ($DAY, -$DAY)
 	$waiter->{in} .= "SELECT 'waited ' || (actionledger.wait($id{mute}, '3s') ->> 'ok');\n";
 	$waiter->{handle}->pump_nb;
 
+	my $hung = perform($node, 'hung', "$way-hung");
+	wait_received($hung, 1);
+
 	jump($by);
 	my $fresh = perform($node, 'plain', "$way-fresh");
 	settle($node, $fresh, 'confirmed');
@@ -159,6 +163,8 @@ for my $by ($DAY, -$DAY)
 
 	settle($node, $id{slow}, 'confirmed', undef, 60);
 	pass("$way: an answer under way is waited for");
+	settle($node, $hung, 'confirmed', undef, 60);
+	is(scalar received($p, $hung), 2, "$way: one that never came is judged by windows that are still open");
 	for my $what (qw(busy lost dated))
 	{
 		settle($node, $id{$what}, 'confirmed', undef, 60);
