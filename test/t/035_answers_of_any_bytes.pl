@@ -171,7 +171,7 @@ SQL
 
 poll_sql($node, q{SELECT count(*) = 0 FROM actionledger.action
   WHERE claimed_by IS NOT NULL OR attempts = 0 OR NOT (status IN ('confirmed', 'failed', 'needs_reconciliation') OR status = 'submitted' AND next_step = 'wait')},
-	'every answer is judged', 120);
+	'every answer is judged', 120 + $n_answers / 20);
 is(pid_of_dispatcher($node), $pid, "seed $seed: the dispatcher lives");
 
 my $joined = q{actionledger.action a JOIN expected e ON e.n = (a.args ->> 'n')::int};
