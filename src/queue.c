@@ -8,9 +8,9 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "catalog/pg_type.h"
 
+#include "clock.h"
 #include "errors.h"
 #include "queue.h"
 #include "session.h"
@@ -23,33 +23,58 @@ static AlStatement count_queued = {
 	2, {INT4OID, INT8OID}
 };
 
-/* The room that was found last, and in which statement. */
+/* A count of so many rows is worth keeping for a while. */
+#define LONG_QUEUE 1000
+
+/* And for so many times as long as it took: a tenth of the time goes into counting. */
+#define WORTH 10
+
+/* So much of the room that was found may be taken before the next count. */
+#define SHARE 32
+
+/* What was found last. */
 static struct
 {
-	TimestampTz statement;
 	int32		service_id;
-	int64		room;
+	int			limit;
+	int64		until;			/* for how long it holds, in elapsed time */
+	int64		room;			/* places that may be taken without another count */
+	bool		full;
 }			found;
+
+static void count_room(int32 service_id, int limit);
 
 /* Takes a place, counting when it has to. */
 bool
 al_queue_take(const AlService *service)
 {
-	TimestampTz statement = GetCurrentStatementStartTimestamp();
-	int64		limit = service->def->queued;
-
-	if (limit == 0)
+	if (service->def->queued == 0)
 		return true;
-	if (found.statement != statement || found.service_id != service->service_id || found.room <= 0)
-	{
-		Datum		values[2] = {Int32GetDatum(service->service_id), Int64GetDatum(limit)};
+	if (found.service_id != service->service_id || found.limit != service->def->queued ||
+		al_clock_elapsed() >= found.until || (found.room == 0 && !found.full))
+		count_room(service->service_id, service->def->queued);
+	if (found.room > 0)
+		found.room--;
+	return !found.full;
+}
 
-		(void) al_statement_run(&count_queued, values, NULL);
-		found.statement = statement;
-		found.service_id = service->service_id;
-		found.room = limit - al_column_int8(0, 1);
-	}
-	return found.room-- > 0;
+/* Counts, up to the limit. */
+static void
+count_room(int32 service_id, int limit)
+{
+	Datum		values[2] = {Int32GetDatum(service_id), Int64GetDatum(limit)};
+	int64		before = al_clock_elapsed();
+	int64		after;
+	int64		queued;
+
+	(void) al_statement_run(&count_queued, values, NULL);
+	queued = al_column_int8(0, 1);
+	after = al_clock_elapsed();
+	found.service_id = service_id;
+	found.limit = limit;
+	found.full = queued >= limit;
+	found.room = queued >= limit ? 0 : (limit - queued) / SHARE;
+	found.until = queued >= LONG_QUEUE ? after + WORTH * (after - before) : before;
 }
 
 /* Raises for a queue that is full. */

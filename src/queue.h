@@ -12,8 +12,8 @@
 
 /*
  * Whether the queue of a service has room for one more action, which is then
- * taken.  Counted once in a statement and again when what was found is used up;
- * others' transactions that are open do not count.  Needs an AlSession.
+ * taken.  Others' transactions that are open do not count; and in a long queue
+ * what was counted holds for a moment.  Needs an AlSession.
  */
 extern bool al_queue_take(const AlService *service);
 
