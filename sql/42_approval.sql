@@ -47,3 +47,8 @@ CREATE VIEW actionledger.approvals WITH (security_barrier) AS
     WHERE a.next_step = 'approve' AND (actionledger._may_approve(a.approver, a.owner) OR actionledger._may_see(a.requested_by, a.owner));
 COMMENT ON VIEW actionledger.approvals IS 'Actions that wait for approval: why, by whom, until when, the hash of the frozen request, and the statement to paste';
 GRANT SELECT ON actionledger.approvals TO PUBLIC;
+
+CREATE FUNCTION actionledger.supersede(action_id bigint, args jsonb, note text)
+    RETURNS actionledger.decided LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_supersede';
+COMMENT ON FUNCTION actionledger.supersede(bigint, jsonb, text) IS
+    'Record a deliberate second action in the place of one that is over (confirmed or failed): the same tool, identity#2 and so on, linked in both timelines, validated like perform. Asked for again it is the same second one. LG012 while the outcome of the first is open, or evidence contradicts it';

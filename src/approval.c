@@ -15,6 +15,7 @@
 #include "utils/timestamp.h"
 
 #include "approval.h"
+#include "readiness.h"
 
 static char *policy_reason(const AlTool *tool, Jsonb *args);
 static bool condition_holds(const char *path, Jsonb *args);
@@ -47,11 +48,15 @@ al_approval_by_whom(const char *approver, const char *owner)
 static char *
 policy_reason(const AlTool *tool, Jsonb *args)
 {
+	char	   *missing;
+
 	switch (tool->def->approval)
 	{
 		case AL_APPROVAL_NEVER:
-		case AL_APPROVAL_BY_READINESS:
 			return NULL;
+		case AL_APPROVAL_BY_READINESS:
+			missing = al_readiness_gate(tool);
+			return missing ? psprintf("\"%s\" is not ready: %s", tool->name, missing) : NULL;
 		case AL_APPROVAL_ALWAYS:
 			return psprintf("every \"%s\" needs approval", tool->name);
 		case AL_APPROVAL_IF:

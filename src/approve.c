@@ -325,7 +325,7 @@ check_in_time(const Waiting *waiting)
 		invalid(waiting->standing->action_id, "can no longer be approved",
 				psprintf("The time for it was over at %s; the action fails as approval_expired or expired.",
 						 al_words_time(waiting->standing->approve_by)),
-				"If it is still wanted, have it asked for again, with another identity.");
+				"If it is still wanted, call actionledger.supersede() when it has failed.");
 }
 
 /* Refuses an approval of another request than this. */

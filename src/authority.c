@@ -69,6 +69,15 @@ al_is_operator(Oid role)
 	return superuser_arg(role) || may_execute(role, "resolve", types, lengthof(types));
 }
 
+/* Tells whether a role may define tools. */
+bool
+al_is_administrator(Oid role)
+{
+	Oid			types[] = {TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, JSONBOID, BOOLOID};
+
+	return may_execute(role, "create_tool", types, lengthof(types));
+}
+
 /* Tells whether a role speaks for others; a superuser is taken for one that does. */
 bool
 al_speaks_for_others(Oid role)

@@ -20,6 +20,9 @@ extern bool al_role_is(Oid role, const char *name);
 /* An operator may decide about any action: whoever may execute actionledger.resolve. */
 extern bool al_is_operator(Oid role);
 
+/* An administrator defines tools: whoever may execute actionledger.create_tool. */
+extern bool al_is_administrator(Oid role);
+
 /*
  * Whether a role is a pooled one, behind which are persons or agents that it
  * names as actor: whoever may execute actionledger.speak_for_others.

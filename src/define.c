@@ -11,6 +11,7 @@
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -24,6 +25,7 @@
 #include "definition.h"
 #include "errors.h"
 #include "fence.h"
+#include "readiness.h"
 #include "registry.h"
 #include "render.h"
 #include "roster.h"
@@ -129,7 +131,7 @@ static char *write_tool(const char *name, const char *service, const char *reque
 						const char *identity, Jsonb *input, Jsonb *options, bool replace);
 static void check_tool(AlTool *tool);
 static void check_transport(const AlTool *tool);
-static void check_tools_of_service(const char *service);
+static char *check_tools_of_service(const char *service);
 static char *readiness(const char *name);
 static int32 find_tool(const char *name);
 static AL_NORETURN void no_such_service(const char *name);
@@ -144,6 +146,7 @@ al_create_service(PG_FUNCTION_ARGS)
 	char	   *creator = al_role_name(GetUserId());
 	AlSession	session;
 	Datum		values[4];
+	char	   *told;
 
 	check_name(name, "service");
 	(void) al_service_parse(name, base_url, options);
@@ -158,12 +161,12 @@ al_create_service(PG_FUNCTION_ARGS)
 	al_registry_changed();
 	CommandCounterIncrement();
 	al_registry_refresh();
-	check_tools_of_service(name);
+	told = check_tools_of_service(name);
 	al_fence_settle();
 	al_database_enable();
 	al_session_end(&session);
 	al_wakeup_at_commit(GetCurrentTimestamp());
-	PG_RETURN_TEXT_P(cstring_to_text("ready"));
+	PG_RETURN_TEXT_P(cstring_to_text(told));
 }
 
 /* alter_service(name, options): a merge patch; base_url is taken out of it */
@@ -178,6 +181,7 @@ al_alter_service(PG_FUNCTION_ARGS)
 	Jsonb	   *options;
 	JsonbValue	found;
 	bool		isnull;
+	char	   *told;
 
 	al_session_begin(&session, true);
 	if (al_statement_run(&select_service, &value, NULL) == 0)
@@ -203,10 +207,10 @@ al_alter_service(PG_FUNCTION_ARGS)
 	al_registry_changed();
 	CommandCounterIncrement();
 	al_registry_refresh();
-	check_tools_of_service(name);
+	told = check_tools_of_service(name);
 	al_session_end(&session);
 	al_wakeup_at_commit(GetCurrentTimestamp());
-	PG_RETURN_TEXT_P(cstring_to_text("ready"));
+	PG_RETURN_TEXT_P(cstring_to_text(told));
 }
 
 /* drop_service(name, force) */
@@ -481,18 +485,29 @@ check_transport(const AlTool *tool)
 				 errhint("Wait until they have come to rest, or cancel them; or define another tool.")));
 }
 
-/* Checks the tools of a service that has changed. */
-static void
+/* Checks the tools of a service that has changed; says which of them are not ready, in the caller's memory. */
+static char *
 check_tools_of_service(const char *service)
 {
 	Datum		value = CStringGetTextDatum(service);
 	uint64		n = al_statement_run(&select_tools_of_service, &value, NULL);
 	int32	   *numbers = palloc(Max(n, 1) * sizeof(int32));
+	StringInfoData waiting;
 
 	for (uint64 i = 0; i < n; i++)
 		numbers[i] = al_column_int4(i, 1);
+	initStringInfo(&waiting);
 	for (uint64 i = 0; i < n; i++)
-		check_tool(al_registry_tool_by_id(numbers[i]));
+	{
+		AlTool	   *tool = al_registry_tool_by_id(numbers[i]);
+
+		check_tool(tool);
+		if (tool != NULL && al_readiness_gate(tool) != NULL)
+			appendStringInfo(&waiting, "%s%s", waiting.len > 0 ? ", " : "", tool->name);
+	}
+	if (waiting.len == 0)
+		return "ready";
+	return psprintf("ready; every action of these tools will wait for approval: %s (see actionledger.readiness)", waiting.data);
 }
 
 /* Says in a line what a new tool lacks. */
@@ -500,7 +515,10 @@ static char *
 readiness(const char *name)
 {
 	AlTool	   *tool = al_registry_tool(name);
+	char	   *missing = tool ? al_readiness_gate(tool) : NULL;
 
+	if (missing != NULL)
+		return psprintf("every action will wait for approval: %s", missing);
 	if (tool == NULL || tool->def->lookup != NULL || al_registry_resendable(tool, al_registry_key_place(tool)))
 		return "ready";
 	if (tool->def->type == AL_TYPE_IRREVERSIBLE)

@@ -32,6 +32,7 @@ typedef enum AlKeyForm
 /* What a destination declares about idempotency keys. */
 typedef struct AlIdempotency
 {
+	bool		declared;		/* "none" is a declaration too */
 	bool		honoured;		/* declared, and not "none" */
 	AlKeyPlace	place;
 	char	   *name;			/* of the header, field or parameter */

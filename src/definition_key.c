@@ -106,6 +106,7 @@ al_definition_idempotency(AlPlace place, const JsonbValue *value, AlIdempotency 
 	if (options.key.margin_ms >= options.key.window_ms)
 		al_definition_error(al_place_member(place, "margin"), NULL,
 							"the margin must be shorter than the window");
+	options.key.declared = true;
 	options.key.honoured = true;
 	*idempotency = options.key;
 }
@@ -124,6 +125,7 @@ static void
 set_none(AlIdempotency *key)
 {
 	al_definition_idempotency_default(key);
+	key->declared = true;
 	key->place = AL_KEY_PLACE_NONE;
 	key->name = pstrdup("");
 }

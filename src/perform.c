@@ -268,7 +268,7 @@ al_perform_warn_of_repeat(const AlPrepared *prepared)
 			(errmsg("identity \"%s\" stands for action " INT64_FORMAT ", which failed (%s)", prepared->story.identity,
 					prepared->story.action_id, prepared->story.error_code ? prepared->story.error_code : "unknown"),
 			 errdetail("It was asked for at %s; nothing new was recorded.", al_words_time(prepared->story.created_at)),
-			 errhint("For a deliberate new one, give another identity.")));
+			 errhint("For a deliberate new one, call actionledger.supersede(" INT64_FORMAT ", …, 'why').", prepared->story.action_id)));
 }
 
 /* Warns when actions that stand for items did not happen. */
@@ -291,7 +291,7 @@ warn_of_repeats(const BulkItem *items, int n)
 	ereport(WARNING,
 			(errmsg("identities of %d of %d items stand for actions that failed", count, n),
 			 errdetail("The first is item %d, identity \"%s\"; nothing new was recorded for them.", first->number, first->identity),
-			 errhint("For deliberate new ones, give other identities.")));
+			 errhint("For deliberate new ones, call actionledger.supersede().")));
 }
 
 /* Warns, once per session, when what has been recorded will not be sent. */

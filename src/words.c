@@ -94,7 +94,7 @@ al_words_observation(const AlStory *story, bool created, bool asked_again)
 							strcmp(story->confirmed_by ? story->confirmed_by : "", "replay") == 0 ? " once" : "",
 							story->external_ref ? psprintf(", reference %s", story->external_ref) : "",
 							how_confirmed(story->confirmed_by),
-							asked_again ? " For a deliberate second one, give a different identity." : "");
+							asked_again ? psprintf(" For a deliberate second one, call actionledger.supersede(" INT64_FORMAT ", …, 'why').", story->action_id) : "");
 		case AL_STATUS_PREPARED:
 			if (story->step == AL_STEP_BLOCKED)
 				return psprintf("%s%s has not been sent: %s. It did not happen. Do not propose it again; a person has to mend this first.",
@@ -132,7 +132,7 @@ al_words_observation(const AlStory *story, bool created, bool asked_again)
 							story->step == AL_STEP_LOOKUP ? psprintf(" %s", next_look(story)) : "");
 		case AL_STATUS_FAILED:
 			return psprintf("%s%s%s%s", again, subject, how_failed(story),
-							asked_again ? " For a new one, give a different identity." : "");
+							asked_again ? psprintf(" For a new one, call actionledger.supersede(" INT64_FORMAT ", …, 'why').", story->action_id) : "");
 	}
 	return subject;
 }

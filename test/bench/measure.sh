@@ -46,7 +46,7 @@ define() { # name, provider path, idempotency
 		SELECT actionledger.create_service('$1', '$URL', '{"allow_private": true, "idempotency": $3, "limits": {"in_flight": ${4:-200}}}');
 		SELECT actionledger.create_tool('$1', '$1', 'POST $2', 'non_idempotent', 'bench:{n}',
 		  '{"required": ["n"], "properties": {"n": {"type": "string"}, "amount": {"type": "integer"}, "currency": {"type": "string"}, "reason": {"type": "string"}, "note": {"type": "string"}}}',
-		  '{"external_ref": "\$.id", "timeout": "60s"}');
+		  '{"external_ref": "\$.id", "timeout": "60s", "approval": "never"}');
 	SQL
 }
 

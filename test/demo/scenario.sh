@@ -81,7 +81,7 @@ define() {
 	quietly "SELECT actionledger.create_service('$1', 'http://127.0.0.1:${PORT[$1]}/$1', '{\"allow_private\": true, \"idempotency\": $2}')"
 	quietly "SELECT actionledger.create_tool('refund_$1', '$1', 'POST /refunds?do=$LATE', identity => 'refund:{order}',
 		input => '{\"required\": [\"order\", \"amount\"], \"properties\": {\"order\": {\"type\": \"string\"}, \"amount\": {\"type\": \"integer\"}}}',
-		options => '{\"summary\": \"refund {amount} for {order}\", \"external_ref\": \"\$.id\", \"timeout\": \"1s\", \"owner\": \"support\",
+		options => '{\"summary\": \"refund {amount} for {order}\", \"external_ref\": \"\$.id\", \"timeout\": \"1s\", \"owner\": \"support\", \"approval\": \"never\",
 			\"retry\": {\"base\": \"1s\"}}')"
 }
 

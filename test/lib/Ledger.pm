@@ -23,6 +23,7 @@ our @EXPORT = qw(start_server start_provider truth truth_by_action effects poll 
 #   fault => 1     the fault build
 #   conf => text   more lines for postgresql.conf
 #   extension => 0 do not create the extension
+#   gate => 1      tools that are not ready wait for approval, as they do for everybody else
 #   name => text
 sub start_server
 {
@@ -41,9 +42,27 @@ restart_after_crash = on
 @{[ $o{conf} // '' ]}
 CONF
 	$node->start;
-	$node->safe_psql('postgres', 'CREATE EXTENSION actionledger')
-	  unless defined $o{extension} && !$o{extension};
+	return $node if defined $o{extension} && !$o{extension};
+	$node->safe_psql('postgres', 'CREATE EXTENSION actionledger');
+	approve_nothing($node, 'postgres') unless $o{gate};
 	return $node;
+}
+
+# Gives every tool that says nothing of approval the policy "never": tests that are
+# not about readiness define tools without owner and lookup.
+sub approve_nothing
+{
+	my ($node, $db) = @_;
+	$node->safe_psql($db, <<'SQL');
+CREATE SCHEMA test_policy;
+CREATE FUNCTION test_policy.never() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	NEW.options := '{"approval": "never"}' || NEW.options;
+	RETURN NEW;
+END$$;
+CREATE TRIGGER test_policy BEFORE INSERT OR UPDATE ON actionledger.tool FOR EACH ROW EXECUTE FUNCTION test_policy.never();
+SQL
+	return;
 }
 
 # Start a provider of its own for this test file; returns an object with

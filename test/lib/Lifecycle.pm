@@ -49,7 +49,7 @@ sub tool_in
 	  identity => '$tool:{refund_id}',
 	  input => '{"required": ["refund_id", "amount"], "properties": {"refund_id": {"type": "string"}, "amount": {"type": "integer"}}}',
 	  options => '{"timeout": "@{[ $o{timeout} // '5s' ]}", "external_ref": "\$.id", "summary": "refund {amount} for {refund_id}",
-	    "retry": {"attempts": @{[ $o{attempts} // 4 ]}, "base": "100ms", "cap": "1s"}}')});
+	    "retry": {"attempts": @{[ $o{attempts} // 4 ]}, "base": "100ms", "cap": "1s"}, "approval": "never"}')});
 	return;
 }
 

@@ -196,13 +196,13 @@ subtest 'case 27: the bytes on the wire are the frozen ones, in UTF-8, whatever 
 		$node->safe_psql($db, qq{CREATE EXTENSION actionledger;
 		  SELECT actionledger.create_service('pay', '$q->{url}', '{"allow_private": true, "idempotency": {"window": "24h", "replay_header": "Idempotent-Replayed"}, $patient}')});
 		my $input = q{'{"required": ["id", "text"], "properties": {"id": {"type": "string"}, "text": {"type": "string"}}}'};
-		my $options = q~'{"retry": {"base": "50ms"}, "external_ref": "$.id", "summary": "{text}"~;
+		my $options = q~'{"approval": "never", "retry": {"base": "50ms"}, "external_ref": "$.id", "summary": "{text}"~;
 		$node->safe_psql($db, qq~SET client_encoding = 'UTF8';
 		  SELECT actionledger.create_tool('args', 'pay', 'POST /keyed/refunds?do=close,ok', identity => 'args:{id}', input => $input, options => $options}');
 		  SELECT actionledger.create_tool('json', 'pay', 'POST /keyed/refunds?do=close,ok', identity => 'json:{id}', input => $input, options => $options, "json": {"memo": "für {text}", "straße": "{text}", "id": "{id}"}}');
 		  SELECT actionledger.create_tool('form', 'pay', 'POST /keyed/refunds?do=close,ok', identity => 'form:{id}', input => $input, options => $options, "form": {"memo": {"ü": "{text}"}, "id": "{id}"}}');
 		  SELECT actionledger.create_tool('path', 'pay', 'POST /keyed/{text}{?id}&do=close,ok', identity => 'path:{id}', input => $input, options => $options}');
-		  SELECT actionledger.create_tool('answer', 'pay', 'POST /keyed/refunds{?do,id}', identity => 'answer:{id}', input => '{"properties": {"id": {"type": "string"}, "do": {"type": "string"}}}', options => '{"external_ref": "\$.id", "result": "\$"}')~);
+		  SELECT actionledger.create_tool('answer', 'pay', 'POST /keyed/refunds{?do,id}', identity => 'answer:{id}', input => '{"properties": {"id": {"type": "string"}, "do": {"type": "string"}}}', options => '{"approval": "never", "external_ref": "\$.id", "result": "\$"}')~);
 	}
 
 	my $percent = sub { join '', map { /[A-Za-z0-9_.~-]/ ? $_ : sprintf '%%%02X', ord } split //, $_[0] };
