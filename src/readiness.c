@@ -192,19 +192,23 @@ remedy(const AlTool *tool)
 					has(tool, PIECE_IDENTITY) ? "" : options.len > 0 ? " -- and define it anew with an identity" : "-- define it anew with an identity");
 }
 
-/* Prints a duration in the largest unit that divides it. */
+/* Prints a duration in the largest unit that divides it, a day in hours. */
 static char *
 duration(int64 ms)
 {
 	static const struct
 	{
 		int64		ms;
+		int64		least;
 		const char *unit;
-	}			units[] = {{INT64CONST(86400000), "d"}, {INT64CONST(3600000), "h"}, {INT64CONST(60000), "m"}, {INT64CONST(1000), "s"}};
+	}			units[] = {
+		{INT64CONST(86400000), INT64CONST(172800000), "d"}, {INT64CONST(3600000), INT64CONST(3600000), "h"},
+		{INT64CONST(60000), INT64CONST(60000), "m"}, {INT64CONST(1000), INT64CONST(1000), "s"}
+	};
 
 	for (int i = 0; i < lengthof(units); i++)
 	{
-		if (ms >= units[i].ms && ms % units[i].ms == 0)
+		if (ms >= units[i].least && ms % units[i].ms == 0)
 			return psprintf(INT64_FORMAT "%s", ms / units[i].ms, units[i].unit);
 	}
 	return psprintf(INT64_FORMAT "ms", ms);

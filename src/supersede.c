@@ -3,7 +3,8 @@
  *		A deliberate second one: a new action in the place of one that is over.
  *
  * The new one is named after the first of the line, with its place in it:
- * refund:1, refund:1#2, refund:1#3.  Each has one successor at most, so that
+ * refund:1, refund:1#2, refund:1#3 (or with another sign, where the key is the
+ * identity and the destination does not take this one).  Each has one successor at most, so that
  * asking twice is asking once.
  */
 #include "postgres.h"
@@ -18,6 +19,7 @@
 #include "utils/jsonb.h"
 
 #include "authority.h"
+#include "definition_internal.h"
 #include "errors.h"
 #include "perform.h"
 #include "session.h"
@@ -68,6 +70,7 @@ typedef struct Line
 static Line read_line(int64 action_id, Oid caller);
 static void check_over(int64 action_id, const char *status, bool conflict);
 static void name_next(Line *line, int32 service_id);
+static char separator(const char *tool);
 static char *message_of(const Line *line, const AlPrepared *prepared);
 
 /* supersede(action_id, args, note) */
@@ -203,10 +206,11 @@ static void
 name_next(Line *line, int32 service_id)
 {
 	Datum		values[2] = {Int32GetDatum(service_id)};
+	char		sign = separator(line->tool);
 
 	while (++line->ordinal <= ORDINAL_MAX)
 	{
-		line->identity = psprintf("%s#%d", line->first, line->ordinal);
+		line->identity = psprintf("%s%c%d", line->first, sign, line->ordinal);
 		values[1] = CStringGetTextDatum(line->identity);
 		if (al_statement_run(&find_identity, values, NULL) == 0)
 			return;
@@ -214,8 +218,28 @@ name_next(Line *line, int32 service_id)
 	ereport(ERROR,
 			(errcode(AL_ERR_NOT_ALLOWED),
 			 errmsg("identity \"%s\" has been superseded too often", line->first),
-			 errdetail("Names up to #%d are taken.", ORDINAL_MAX),
+			 errdetail("Names up to %c%d are taken.", sign, ORDINAL_MAX),
 			 errhint("Perform it under another identity.")));
+}
+
+/* Chooses what stands before the place in the line: # unless that cannot be part of a key. */
+static char
+separator(const char *tool)
+{
+	const AlTool *found;
+
+	al_registry_refresh();
+	found = al_registry_tool(tool);
+	if (found == NULL || !found->idempotency->honoured || found->idempotency->form != AL_KEY_FORM_IDENTITY)
+		return '#';
+	for (const char *sign = "#:.-_~"; *sign; sign++)
+	{
+		char		text[2] = {*sign, '\0'};
+
+		if (al_key_fits(found->idempotency, text))
+			return *sign;
+	}
+	return '#';
 }
 
 /* Says what the call has done. */

@@ -10,7 +10,7 @@ GRANT EXECUTE ON FUNCTION actionledger.create_tool TO regress_al_admin;
 SELECT actionledger.create_service('rd_keys', 'https://api.example.invalid', '{"idempotency": {"window": "24h"}}');
 SELECT actionledger.create_service('rd_none', 'https://api.example.invalid', '{"idempotency": "none"}');
 SELECT actionledger.create_service('rd_mute', 'https://api.example.invalid');
-CREATE FUNCTION pg_temp.tool(name text, service text, options text DEFAULT '{}', type text DEFAULT 'non_idempotent', identity text DEFAULT 'pay:{id}') RETURNS text LANGUAGE sql AS $$
+CREATE FUNCTION pg_temp.tool(name text, service text, options text DEFAULT '{}', type text DEFAULT 'non_idempotent', identity text DEFAULT 'ready:{id}') RETURNS text LANGUAGE sql AS $$
     SELECT format('%s: %s', name, actionledger.create_tool(name, service, 'POST /pay', type, identity, '{"properties": {"id": {"type": "string"}}}', options::jsonb, replace => true)) $$;
 \set lookup '"lookup": {"request": "GET /pay{?id}", "match": "$.data[*] ? (@.key == $_key)"}'
 \set owner '"owner": "regress_al_owner"'

@@ -91,6 +91,14 @@ SELECT pg_temp.id('B#3') IS NULL AS none, NOT EXISTS (SELECT FROM actionledger.e
 SELECT status FROM actionledger.perform('su_pay', '{"id": "L"}', repeat('x', 199));
 SELECT pg_temp.at(repeat('x', 199), 'failed', 'rejected');
 SELECT pg_temp.refused(repeat('x', 199));
+-- Where the identity is the key, it takes a sign that the destination takes.
+SELECT actionledger.create_service('su_' || n, 'https://api.example.invalid', jsonb_build_object('idempotency', jsonb_build_object('form', 'identity', 'alphabet', a))) FROM (VALUES ('colon', 'A-Za-z0-9:-'), ('dash', 'A-Za-z0-9_-'), ('bare', 'A-Za-z0-9')) s(n, a);
+SELECT actionledger.create_tool('su_' || n, 'su_' || n, 'POST /pay', identity => '{id}', input => '{"properties": {"id": {"type": "string"}}}', options => '{"approval": "never"}') FROM unnest('{colon,dash,bare}'::text[]) n;
+SELECT status FROM unnest('{colon,dash,bare}'::text[]) n, LATERAL actionledger.perform('su_' || n, '{"id": "K"}');
+UPDATE actionledger.action a SET status = 'failed', next_step = 'none' FROM actionledger.tool t WHERE t.tool_id = a.tool_id AND t.name IN ('su_colon', 'su_dash', 'su_bare');
+DELETE FROM actionledger.due d USING actionledger.action a WHERE a.action_id = d.action_id AND a.status = 'failed';
+SELECT regexp_replace(s.message, 'action \d+', 'action N') FROM actionledger.actions a, actionledger.supersede(a.action_id, '{"id": "K"}', 'again') s WHERE a.tool IN ('su_colon', 'su_dash') ORDER BY a.tool;
+SELECT test.fails(format('SELECT actionledger.supersede(%s, ''{"id": "K"}'', ''again'')', action_id)) FROM actionledger.actions WHERE tool = 'su_bare';
 -- The tool is gone.
 SELECT actionledger.drop_tool('su_pay', true);
 SELECT left(pg_temp.refused('B'), 33);
