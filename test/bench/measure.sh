@@ -5,6 +5,10 @@
 #   BENCH_ACTIONS=20000
 #   BENCH_ONLY="drain fresh tail perform latency wal"
 #
+# BENCH_ONLY=instructions counts, with valgrind (not installed by this), the
+# instructions of a perform and of a plain insert: a number that does not depend
+# on what else the machine does.
+#
 # Every drain is durable (fsync and synchronous_commit on).  A pair is: the raw
 # libcurl loop, then the dispatcher, against the same provider on loopback.
 set -euo pipefail
@@ -158,6 +162,48 @@ bench_wal() {
 	after=$(q -c 'SELECT pg_current_wal_lsn()')
 	q -c "SELECT format('WAL per action, full-page images included:     %s B (%s to prepare, %s to send and record)',
 	  round(('$after'::pg_lsn - '$before') / $ACTIONS), round(('$enqueued'::pg_lsn - '$before') / $ACTIONS), round(('$after'::pg_lsn - '$enqueued') / $ACTIONS))"
+}
+
+# Print how many instructions the server spends on executing $1 statements that
+# the function $2 prints, in one transaction.
+count_instructions() {
+	local log=$WORK/tmp/callgrind.log
+	{
+		echo 'BEGIN;'
+		"$2" "$1"
+		echo 'ROLLBACK;'
+	} | valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect=PortalRun \
+		"$AL_PG_BIN/postgres" --single -D "$WORK/server" postgres >"$WORK/tmp/single.log" 2>"$log"
+	sed -n 's/.*Collected : \([0-9]*\).*/\1/p' "$log"
+}
+
+performs() {
+	local i
+	for ((i = 0; i < $1; i++)); do
+		echo "SELECT action_id FROM actionledger.perform('keyed', '{\"n\": \"i$i\", \"amount\": 4200, \"currency\": \"EUR\", \"reason\": \"r\", \"note\": \"n\"}');"
+	done
+}
+
+inserts() {
+	local i
+	for ((i = 0; i < $1; i++)); do
+		echo "INSERT INTO plain (k, args) VALUES ('i$i', '{\"n\": \"i$i\", \"amount\": 4200, \"currency\": \"EUR\", \"reason\": \"r\", \"note\": \"n\"}') ON CONFLICT DO NOTHING;"
+	done
+}
+
+bench_instructions() {
+	local few=100 many=400 one plain
+	if ! command -v valgrind >/dev/null; then
+		echo 'instructions: valgrind is not here (apt-get install valgrind)'
+		return
+	fi
+	q -c "CREATE TABLE IF NOT EXISTS plain (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, k text UNIQUE, args jsonb)" >/dev/null
+	stop_server
+	one=$((($(count_instructions $many performs) - $(count_instructions $few performs)) / (many - few)))
+	plain=$((($(count_instructions $many inserts) - $(count_instructions $few inserts)) / (many - few)))
+	"$AL_PG_BIN/pg_ctl" -D "$WORK/server" -l "$WORK/server.log" -w start >/dev/null
+	printf '%-46s %d instructions, a plain insert with a unique key %d: %s times as many\n' 'perform, executed (callgrind):' \
+		"$one" "$plain" "$(awk -v a="$one" -v b="$plain" 'BEGIN { printf "%.1f", a / b }')"
 }
 
 start_server <<-CONF
