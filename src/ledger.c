@@ -174,10 +174,10 @@ static AlStatement find_missing = {
 	1, {INT8ARRAYOID}
 };
 static AlStatement left_open = {
-	"SELECT DISTINCT " STANDING_COLUMNS ", t.kind = 'lookup', t.attempt::int, t.incarnation "
+	"SELECT DISTINCT " STANDING_COLUMNS ", t.kind = 'lookup', t.attempt::int, CASE WHEN t.kind = 'external' THEN -t.incarnation ELSE t.incarnation END "
 	"FROM actionledger.event e JOIN actionledger.action a ON a.action_id = e.action_id "
 	"JOIN actionledger.attempt t ON t.action_id = e.action_id AND t.finished_at IS NULL "
-	"WHERE e.what = 'left_open' AND t.incarnation > 0 AND t.incarnation <> $1 AND a.status IN ('confirmed', 'failed') AND a.service_id % $3 = $2",
+	"WHERE e.what = 'left_open' AND t.incarnation <> $1 AND (t.kind <> 'external' OR t.deadline < pg_catalog.now()) AND a.status IN ('confirmed', 'failed') AND a.service_id % $3 = $2",
 	3, {INT8OID, INT4OID, INT4OID}
 };
 static AlStatement read_particulars = {

@@ -82,7 +82,7 @@ al_resolve(PG_FUNCTION_ARGS)
 	move.error_message = confirmed ? NULL : psprintf("decided by %s: %s", who, text_to_cstring(PG_GETARG_TEXT_PP(3)));
 	al_ledger_move(&move, 1, al_clock_now());
 	al_verb_event(action_id, "resolved", move.status, who, fcinfo, 3, 2);
-	if (standing->claimed_by > 0)
+	if (standing->claimed_by != 0)
 		al_verb_event_note(action_id, "left_open", move.status, who,
 						   psprintf("attempt %d is under way; how it ends is kept as late evidence", standing->attempts));
 	al_session_end(&session);

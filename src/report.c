@@ -20,6 +20,7 @@
 #include "utils/numeric.h"
 #include "utils/timestamp.h"
 
+#include "answer.h"
 #include "authority.h"
 #include "clock.h"
 #include "errors.h"
@@ -51,7 +52,7 @@ static AlStatement find_reported = {
 	3, {INT8OID, TEXTOID, JSONBOID}
 };
 static AlStatement find_claim = {
-	"SELECT executor FROM actionledger.attempt WHERE action_id = $1 AND incarnation = $2 AND kind = 'external'", 2, {INT8OID, INT8OID}
+	"SELECT executor, attempt::int FROM actionledger.attempt WHERE action_id = $1 AND incarnation = $2 AND kind = 'external'", 2, {INT8OID, INT8OID}
 };
 static AlStatement count_in = {
 	"UPDATE actionledger.action SET known = $2::actionledger.known WHERE action_id = $1", 2, {INT8OID, TEXTOID}
@@ -68,6 +69,7 @@ typedef struct Call
 	AlVerdict	verdict;
 	Jsonb	   *evidence;
 	int64		token;			/* 0: none */
+	int			attempt;		/* that was claimed with it */
 	Oid			caller;
 	TimestampTz now;
 	AlStanding *standing;
@@ -288,6 +290,7 @@ tell_reporter(Call *call)
 				 errmsg("token " INT64_FORMAT " is another executor's", call->token),
 				 errdetail("Role %s has claimed action " INT64_FORMAT " with it.", al_column_text(0, 1), call->action_id),
 				 errhint("Report without the token what you know from elsewhere.")));
+	call->attempt = al_column_int4(0, 2);
 	call->report.reporter = call->standing->claimed_by == -call->token ? AL_REPORTER_HOLDER : AL_REPORTER_LATE;
 }
 
@@ -298,6 +301,8 @@ apply(Call *call)
 	AlStatus	status = call->standing->status;
 
 	call->judgement.event.status = status;
+	if (call->token != 0)
+		end_attempt(call);
 	if (status == AL_STATUS_CONFIRMED || status == AL_STATUS_FAILED)
 	{
 		note(call);
@@ -318,9 +323,6 @@ apply(Call *call)
 				break;
 			}
 		case AL_REPORT_ENDS_ATTEMPT:
-			decide(call);
-			end_attempt(call);
-			break;
 		case AL_REPORT_DECIDES:
 			decide(call);
 			break;
@@ -356,7 +358,7 @@ decide(Call *call)
 		move->confirmed_by = call->report.reporter == AL_REPORTER_OUTSIDE ? "callback" : "executor";
 	}
 	al_ledger_move(move, 1, call->now);
-	if (standing->claimed_by > 0 && (move->status == AL_STATUS_CONFIRMED || move->status == AL_STATUS_FAILED))
+	if (standing->claimed_by != 0 && call->use != AL_REPORT_ENDS_ATTEMPT && (move->status == AL_STATUS_CONFIRMED || move->status == AL_STATUS_FAILED))
 		al_verb_event_note(standing->action_id, "left_open", move->status, al_role_name(call->caller),
 						   psprintf("attempt %d is under way; how it ends is kept as late evidence", standing->attempts));
 	judgement->event.status = move->status;
@@ -384,13 +386,13 @@ open_unsent(Call *call)
 	(void) al_statement_run(&open_window, values, NULL);
 }
 
-/* Closes the executor's attempt. */
+/* Closes the executor's attempt, unless it is closed. */
 static void
 end_attempt(Call *call)
 {
 	AlClosing	closing = {
 		.action_id = call->action_id,
-		.attempt = call->standing->attempts,
+		.attempt = call->attempt,
 		.finished_at = call->now,
 		.verdict = call->verdict,
 		.category = call->outcome.category,
@@ -469,10 +471,14 @@ al_report_reference(Jsonb *evidence)
 	if (member(evidence, "external_ref", &found) == NULL)
 		return NULL;
 	if (found.type == jbvNumeric)
-		return DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(found.val.numeric)));
+	{
+		char	   *number = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(found.val.numeric)));
+
+		return strlen(number) <= AL_EXTERNAL_REF_MAX ? number : NULL;
+	}
 	if (found.type != jbvString || found.val.string.len == 0)
 		return NULL;
-	return pnstrdup(found.val.string.val, found.val.string.len);
+	return pnstrdup(found.val.string.val, pg_mbcliplen(found.val.string.val, found.val.string.len, AL_EXTERNAL_REF_MAX));
 }
 
 /* Finds a member of an object; NULL when there is none. */

@@ -8,7 +8,7 @@
 #include "postgres.h"
 #include "utils/jsonb.h"
 
-/* The external_ref of evidence: a string or a number; NULL when it has none. */
+/* The external_ref of evidence: a string, cut where an answer's is, or a number of that length; NULL when it has none. */
 extern char *al_report_reference(Jsonb *evidence);
 
 #endif							/* AL_REPORT_SQL_H */

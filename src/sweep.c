@@ -72,6 +72,7 @@ static int64 *list_page(AlSweep *sweep, TimestampTz now, int *n);
 static Due *list_still_due(const int64 *ids, int n, TimestampTz now, int *n_due);
 static void settle_due(AlSweep *sweep, const AlStanding *standing, const AlTool *tool, TimestampTz now, Settled *settled);
 static void end_lease(const AlStanding *standing, const AlTool *tool, TimestampTz now, AlJudgement *out);
+static void end_left_lease(const AlStanding *standing, TimestampTz now, Settled *settled);
 static void end_orphan(const AlStanding *standing, bool lookup, TimestampTz now, Settled *settled);
 static Settled settled_create(int most);
 static void settled_add(Settled *settled, const AlJudgement *judgement);
@@ -161,7 +162,9 @@ al_sweep_orphans(AlSweep *sweep)
 	/* What people have decided while it was under way stays as it is; its attempts are closed. */
 	for (int i = 0; i < n_left; i++)
 	{
-		if (al_incarnation_is_alive(left[i].claimed_by))
+		if (left[i].claimed_by < 0)
+			end_left_lease(&left[i], now, &settled);
+		else if (al_incarnation_is_alive(left[i].claimed_by))
 			others = true;
 		else
 			end_orphan(&left[i], left_lookups[i], now, &settled);
@@ -282,9 +285,8 @@ end_lease(const AlStanding *standing, const AlTool *tool, TimestampTz now, AlJud
 {
 	AlOutcome	outcome = {.verdict = AL_VERDICT_UNKNOWN, .category = "lease_expired"};
 	AlEvidence	evidence = {.ending = AL_END_WORKER_LOST};
-	AlDecision	decision = al_judge_outcome(standing, tool, &outcome, false, -1, now, out);
+	AlDecision	decision;
 
-	out->move.error_message = al_words_outcome(&decision, &outcome, &evidence, tool, standing->sends);
 	out->closing = (AlClosing)
 	{
 		.action_id = standing->action_id,
@@ -295,6 +297,21 @@ end_lease(const AlStanding *standing, const AlTool *tool, TimestampTz now, AlJud
 		.sent = true,
 		.retry_after_s = -1
 	};
+	decision = al_judge_outcome(standing, tool, &outcome, false, -1, now, out);
+	if (out->moves)
+		out->move.error_message = al_words_outcome(&decision, &outcome, &evidence, tool, standing->sends);
+}
+
+/* Closes the attempt of an executor that was not heard of after others had decided. */
+static void
+end_left_lease(const AlStanding *standing, TimestampTz now, Settled *settled)
+{
+	AlTool	   *tool = al_registry_tool_guarded(standing->tool_id);
+	AlJudgement judgement;
+
+	memset(&judgement, 0, sizeof(judgement));
+	end_lease(standing, tool ? tool : al_registry_cautious_tool(), now, &judgement);
+	settled_add(settled, &judgement);
 }
 
 /* Closes the attempt of a dispatcher that has died. */

@@ -134,6 +134,14 @@ subtest 'what may be claimed' => sub {
 	$node->safe_psql('postgres', "SELECT actionledger.revoke_tool('hand', 'agent')");
 	is_deeply([ claim('hand', ', 10') ], [], 'nothing whose requester may not perform it any more');
 	is(action_row($node, $revoked)->{next_step}, 'blocked', 'which is blocked');
+	$node->safe_psql('postgres', q{SELECT actionledger.alter_tool('hand', '{"approval": "always"}')});
+	my $asks = perform($node, 'hand', 'asks');
+	is_deeply([ claim('hand', ', 10') ], [], 'nothing that nobody has approved');
+	$node->safe_psql('postgres', "UPDATE actionledger.action SET requested_by = 'courier' WHERE action_id = $asks; SELECT actionledger.approve($asks, 'seen')");
+	my ($approved) = claim('hand');
+	is($approved->[0], $asks, 'and what somebody has');
+	report($asks, 'confirmed', qq({"token": $approved->[1]}));
+	$node->safe_psql('postgres', q{SELECT actionledger.alter_tool('hand', '{"approval": null}')});
 	my $paused = perform($node, 'hand', 'paused');
 	$node->safe_psql('postgres', "SELECT actionledger.pause_tool('hand', 'the fax is broken')");
 	is_deeply([ claim('hand', ', 10') ], [], 'nothing that is paused');
@@ -173,6 +181,24 @@ subtest 'a lease that ends without a report' => sub {
 	is($second->[3], $first->[3], 'the same key');
 	is(report($unkeyed, 'rejected', qq({"token": $claim->[1]})), 'needs_reconciliation/review', 'the late executor does not decide');
 	is(report($unkeyed, 'confirmed', qq({"token": $claim->[1]})), 'confirmed/none', 'unless it did it');
+};
+
+subtest 'somebody else decides meanwhile' => sub {
+	my $id = perform($node, 'hand', 'meanwhile');
+	my ($claim) = claim('hand');
+	is($node->safe_psql('postgres', "SELECT status FROM actionledger.report_outcome($id, 'confirmed', '{\"event\": 1}')"), 'confirmed', 'a callback confirms it');
+	is((attempts_of($node, $id))[0]{finished_at}, undef, 'the attempt is open');
+	is(as_executor("SELECT * FROM actionledger.heartbeat($id, $claim->[1])"), 'LG017', 'the executor learns that it has lost it');
+	is(report($id, 'rejected', qq({"token": $claim->[1]})), 'confirmed/none', 'what it reports changes nothing');
+	is((attempts_of($node, $id))[0]{verdict}, 'rejected', 'and closes its attempt');
+	is($node->safe_psql('postgres', "SELECT says || ' says ' || source FROM actionledger.conflicts WHERE action_id = $id"), 'rejected says executor', 'the contradiction is shown');
+
+	my $silent = perform($node, 'brief', 'meanwhile');
+	claim('brief');
+	$node->safe_psql('postgres', "SELECT actionledger.resolve($silent, 'confirmed', '{}', 'seen', 'submitted')");
+	poll_sql($node, "SELECT deadline < now() FROM actionledger.attempt WHERE action_id = $silent", 'the lease is over');
+	$node->safe_psql('postgres', 'SELECT sum(n) FROM actionledger.reconcile()');
+	is((attempts_of($node, $silent))[0]{category}, 'lease_expired', 'an attempt that nobody reports is closed by a sweep');
 };
 
 subtest 'a claim survives a crash' => sub {

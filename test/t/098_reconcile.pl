@@ -16,6 +16,7 @@ refund_service($node, $p, name => 'plain', honoured => 0);
 refund_tool($node, name => 'slow', do => 'late:2500', timeout => '20s');
 refund_tool($node, name => 'hanging', service => 'plain', mode => 'unkeyed', do => 'hang', timeout => '60s');
 refund_tool($node, name => 'hanging_keyed', do => 'hang,ok', timeout => '60s');
+refund_tool($node, name => 'asks', service => 'plain', mode => 'unkeyed', options => '"approval": "always"');
 refund_tool($node, name => 'later', service => 'plain', mode => 'unkeyed');
 $node->safe_psql('postgres', q{SELECT actionledger.create_tool('hand', 'plain', 'by hand', identity => 'hand:{refund_id}',
 	input => '{"properties": {"refund_id": {"type": "string"}, "amount": {"type": "integer"}}}',
@@ -54,6 +55,7 @@ subtest 'where no dispatcher runs' => sub {
 	my $keyed = perform($node, 'hanging_keyed', 'orphan');
 	my $expiring = perform($node, 'later', 'expiring', options => '{"not_before": "2099-01-01T00:00:00Z", "expires_at": "2099-01-02T00:00:00Z"}');
 	my $waiting = perform($node, 'later', 'waiting', options => '{"not_before": "2099-01-01T00:00:00Z"}');
+	my $asking = perform($node, 'asks', 'asking');
 	my $leased = perform($node, 'hand', 'leased');
 	poll(sub { received($p, $unkeyed) > 0 && received($p, $keyed) > 0 }, 'the requests are under way');
 	$node->safe_psql('postgres', "SELECT action_id FROM actionledger.claim('hand')");
@@ -64,7 +66,8 @@ subtest 'where no dispatcher runs' => sub {
 	$node->start;
 	is($node->safe_psql('postgres', 'SELECT state FROM actionledger.workers'), 'missing', 'nobody is there');
 	is($node->safe_psql('postgres', "SELECT count(*) FROM actionledger.in_flight WHERE action_id IN ($unkeyed, $keyed, $leased)"), 3, 'three are under way, as far as anybody knows');
-	$node->safe_psql('postgres', "UPDATE actionledger.due SET next_at = now() - interval '1 s' WHERE action_id IN ($expiring, $waiting)");
+	$node->safe_psql('postgres', "UPDATE actionledger.due SET next_at = now() - interval '1 s' WHERE action_id IN ($expiring, $waiting, $asking)");
+	$node->safe_psql('postgres', "UPDATE actionledger.action SET approve_by = now() - interval '1 s' WHERE action_id = $asking");
 	$node->safe_psql('postgres', "UPDATE actionledger.action SET expires_at = now() - interval '1 s' WHERE action_id = $expiring");
 
 	# A scheduler of any kind: here, psql in a loop.
@@ -77,13 +80,14 @@ subtest 'where no dispatcher runs' => sub {
 		%settled = ();
 		my $out = slurp_file("$folder/settled");
 		$settled{$1} += $2 while $out =~ /^([a-z ]+)\|(\d+)$/gm;
-		return scalar keys %settled == 3;
+		return scalar keys %settled == 4;
 	}, 'the scheduler has told what it did');
 	$scheduler->kill_kill;
-	is_deeply(\%settled, { 'orphaned attempts' => 2, 'expired actions' => 1, 'expired leases' => 1 }, 'it settles each once');
+	is_deeply(\%settled, { 'orphaned attempts' => 2, 'expired actions' => 1, 'expired approvals' => 1, 'expired leases' => 1 }, 'it settles each once');
 	is(action_row($node, $unkeyed)->{next_step}, 'review', 'an orphan without a key is for a person');
 	is(action_row($node, $keyed)->{next_step}, 'resend', 'one with a key is for the next dispatcher');
 	is(action_row($node, $expiring)->{error_code}, 'expired', 'what has expired has failed');
+	is(action_row($node, $asking)->{error_code}, 'approval_expired', 'so has what nobody approved in time');
 	is(action_row($node, $waiting)->{status}, 'prepared', 'what has not waits');
 	is($node->safe_psql('postgres', "SELECT bool_and(by_whom = current_user) FROM actionledger.event WHERE action_id = $expiring"), 't', 'the event says who swept');
 	is(reconcile(), '', 'and there is nothing left');
