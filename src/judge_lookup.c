@@ -14,6 +14,7 @@
 #include "lookup.h"
 #include "words.h"
 
+static bool is_processed(const AlEnded *ended, const AlStanding *standing, const AlTool *tool);
 static AlOutcome outcome_of(const AlFound *found, const AlEvidence *evidence, bool proves_absence);
 static void note_several(const AlFound *found, AlJudgement *out);
 static void note_contradiction(const AlStanding *standing, const AlFound *found, bool proves_absence, AlJudgement *out);
@@ -38,7 +39,7 @@ al_judge_lookup(const AlEnded *ended, const AlStanding *standing, const AlTool *
 	sighting = (AlSighting) {
 		.finding = found.finding,
 		.authoritative = found.authoritative,
-		.processed = ended->started_at != 0 && ended->started_at >= al_judge_processed_at(standing, tool),
+		.processed = is_processed(ended, standing, tool),
 		.never_sent = standing->sends == 0
 	};
 	proves_absence = found.finding == AL_FOUND_NONE && sighting.authoritative && sighting.processed;
@@ -87,6 +88,19 @@ al_judge_lookup(const AlEnded *ended, const AlStanding *standing, const AlTool *
 		out->event.status = decision.status;
 		note_several(&found, out);
 	}
+}
+
+/*
+ * Tells whether a lookup began when nothing could be in progress any more.  Of what
+ * was not sent from here, and is said to be under way all the same, nobody knows
+ * since when.
+ */
+static bool
+is_processed(const AlEnded *ended, const AlStanding *standing, const AlTool *tool)
+{
+	if (ended->started_at == 0 || (standing->last_sent_at == 0 && standing->doubted_at == 0))
+		return false;
+	return ended->started_at >= al_judge_processed_at(standing, tool);
 }
 
 /* Says what a lookup proves as an outcome, for the record. */

@@ -2,6 +2,7 @@
 # recorded decides, and what contradicts it is kept.
 use strict;
 use warnings;
+use HTTP::Tiny;
 use Test::More;
 use lib 'test/lib';
 use Ledger;
@@ -71,6 +72,37 @@ subtest 'a cancel while it is looked up: the lookup decides' => sub {
 	like($node->safe_psql('postgres', "SELECT message FROM actionledger.cancel($id, 'no longer wanted')"), qr/already sent/, 'the cancel is noted');
 	my $row = settle($node, $id, 'confirmed', 'none');
 	is($row->{confirmed_by}, 'lookup', 'it had happened');
+};
+
+subtest 'reported to be under way, though it was not sent from here: no absence proves the contrary' => sub {
+	$node->safe_psql('postgres', qq{SELECT actionledger.create_service('held', '$p->{url}', '{"allow_private": true}')});
+	refund_tool($node, name => 'reported', service => 'held', mode => 'unkeyed', timeout => '500ms', options => '"max_processing": "0s",
+	  "lookup": {"request": "GET /refunds?key={_key}", "match": "$.data[*] ? (@.key == $_key)", "absence": "authoritative", "resend": true, "every": "50ms", "attempts": 3}');
+	$node->safe_psql('postgres', q{SELECT actionledger.pause_service('held', 'maintenance')});
+	my $id = perform($node, 'reported', 'reported-1');
+	$node->safe_psql('postgres', qq{SELECT actionledger.report_outcome($id, 'in_progress', '{"event": "e1"}')});
+	my $row = settle($node, $id, 'needs_reconciliation', 'review');
+	is_deeply([ @$row{qw(sends lookups known)} ], [ 0, 3, 'in_progress' ], 'it was looked for, and a person decides');
+	$node->safe_psql('postgres', q{SELECT actionledger.resume_service('held', 'done')});
+	turns_pass($node, 3);
+	is_deeply([ scalar(received($p, $id)), effects($p, $id) ], [ 0, 0 ], 'nothing is sent for it');
+};
+
+subtest 'what an outside executor has left open is looked up by the ledger' => sub {
+	$node->safe_psql('postgres', q{SELECT actionledger.create_tool('by_hand', 'pay', 'refund it', 'irreversible', identity => '{id}', input => '{"required": ["id"], "properties": {"id": {"type": "string"}}}',
+	  options => ('{"transport": "external", "owner": "' || current_user || '", "timeout": "1s", "max_processing": "1s", "external_ref": "$.id",
+	    "lookup": {"request": "GET /refunds?key={_key}", "match": "$.data[*] ? (@.key == $_key)", "absence": "authoritative", "every": "100ms"}}')::jsonb)});
+	my %id = map { $_ => $node->safe_psql('postgres', qq{SELECT action_id FROM actionledger.perform('by_hand', '{"id": "$_"}')}) } qw(done undone);
+	my %claimed = map { my ($id, $key) = split /\|/; ($id => $key) } split /\n/, $node->safe_psql('postgres', q{SELECT action_id, idempotency_key FROM actionledger.claim('by_hand', 2)});
+
+	is(scalar keys %claimed, 2, 'an executor claims two');
+	HTTP::Tiny->new->post("$p->{url}/unkeyed/refunds", { content => '{"amount": 5}', headers => { 'Idempotency-Key' => $claimed{ $id{done} } } });
+	my $row = settle($node, $id{done}, 'confirmed', 'none');
+	is($row->{confirmed_by}, 'lookup', 'it is never heard of again: what it did is found');
+	$row = settle($node, $id{undone}, 'failed', 'none');
+	is($row->{error_code}, 'absent', 'and what it did not do is proved absent');
+	is($node->safe_psql('postgres', "SELECT bool_and(l.started_at >= x.started_at + interval '2 s') FROM actionledger.attempt l JOIN actionledger.attempt x USING (action_id) WHERE action_id = $id{undone} AND l.category = 'absent' AND x.kind = 'external'"),
+		't', 'after lease and max processing time');
 };
 
 $node->stop;
