@@ -15,10 +15,14 @@
 #include "queue.h"
 #include "session.h"
 
+/* Actions of dispatchers and of outside executors have indexes of their own. */
+#define COUNT_OF(which) \
+	"(SELECT pg_catalog.count(*) FROM pg_catalog.unnest('{1,0,-1}'::pg_catalog.int2[]) p(priority), LATERAL (" \
+	"SELECT FROM actionledger.due d WHERE " which " AND d.service_id OPERATOR(pg_catalog.=) $1 AND d.priority OPERATOR(pg_catalog.=) p.priority " \
+	"AND d.next_at OPERATOR(pg_catalog.<) 'infinity'::pg_catalog.timestamptz ORDER BY d.next_at, d.action_id LIMIT $2) q)"
+
 static AlStatement count_queued = {
-	"SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.unnest('{1,0,-1}'::pg_catalog.int2[]) p(priority), LATERAL ("
-	"SELECT FROM actionledger.due d WHERE d.service_id OPERATOR(pg_catalog.=) $1 AND d.priority OPERATOR(pg_catalog.=) p.priority "
-	"AND d.next_at OPERATOR(pg_catalog.<) 'infinity'::pg_catalog.timestamptz ORDER BY d.next_at, d.action_id LIMIT $2) q) OPERATOR(pg_catalog.+) "
+	"SELECT " COUNT_OF("NOT d.external") " OPERATOR(pg_catalog.+) " COUNT_OF("d.external") " OPERATOR(pg_catalog.+) "
 	"(SELECT pg_catalog.count(*) FROM (SELECT FROM actionledger.due d WHERE d.held_at IS NOT NULL AND d.service_id OPERATOR(pg_catalog.=) $1 LIMIT $2) h)",
 	2, {INT4OID, INT8OID}
 };
