@@ -60,6 +60,18 @@ settle($node, $large, 'confirmed');
 is(effects($p, $large), 1, 'and executed once');
 is(action_row($node, $large)->{approved_by}, 'bob', 'and says by whom');
 
+# An approval is as durable as a mark, whatever the session says; one that was rolled back is none.
+my $kept = ask('gated', 'kept', 2000, '{"not_before": "2099-01-01 00:00Z"}');
+my $undone = ask('gated', 'undone', 2000);
+$node->safe_psql('postgres', "SET ROLE bob; BEGIN; SELECT actionledger.approve($undone); ROLLBACK; SET synchronous_commit = off; SELECT actionledger.approve($kept)");
+$node->stop('immediate');
+$node->start;
+$row = action_row($node, $kept);
+is("$row->{next_step} $row->{approved_by}", 'send bob', 'an approval outlives a crash at once');
+is(action_row($node, $undone)->{next_step}, 'approve', 'one that was rolled back does not');
+turns_pass($node, 2);
+is(scalar(received($p, $undone)), 0, 'and sends nothing');
+
 # Not sent before the time that was asked for, approved or not.
 my $later = ask('gated', 'later', 2000, '{"not_before": "2099-01-01 00:00Z"}');
 is(approve($later), 'prepared|send', 'one for later is approved');
