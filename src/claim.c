@@ -59,6 +59,7 @@ static char *keep_header(AlFlight *flight, char *at, const char *name);
 static List *request_headers(Draft *draft, const AlStanding *standing, const char *frozen, char **missing);
 static char *trace_parent(const pg_uuid_t *namespace_id, int64 action_id);
 static void read_particulars(AlDueAction *actions, int n);
+static bool is_too_late(const AlClaimed *claimed, TimestampTz now);
 static void advance_lanes(AlDispatcher *dispatcher, const AlLot *lots, int n_lots,
 						  const AlDueAction *actions, int n, TimestampTz now);
 
@@ -215,11 +216,13 @@ is_held(Draft *draft, const AlDueAction *action)
 void
 al_claim_send(AlDispatcher *dispatcher, AlClaim *claim, bool gate_open)
 {
+	TimestampTz now = al_clock_now();
+
 	for (int i = 0; i < claim->n; i++)
 	{
 		AlClaimed  *claimed = &claim->claimed[i];
 
-		if (gate_open)
+		if (gate_open && !is_too_late(claimed, now))
 		{
 			claimed->flight->probe = al_lane_begin(claimed->lane);
 			al_wire_send(dispatcher->wire, &claimed->request);
@@ -228,7 +231,8 @@ al_claim_send(AlDispatcher *dispatcher, AlClaim *claim, bool gate_open)
 		}
 		else
 		{
-			al_turn_queue(dispatcher, &claimed->action->standing, claimed->mark.attempt, claimed->mark.lookup, AL_END_GATE_CLOSED);
+			al_turn_queue(dispatcher, &claimed->action->standing, claimed->mark.attempt, claimed->mark.lookup,
+						  gate_open ? AL_END_ABORTED : AL_END_GATE_CLOSED);
 			pfree(claimed->flight);
 		}
 		for (int h = 0; h < claimed->request.n_headers; h++)
@@ -236,6 +240,20 @@ al_claim_send(AlDispatcher *dispatcher, AlClaim *claim, bool gate_open)
 	}
 	if (claim->n > 0)
 		(void) AL_FAULT_POINT("gate_passed");
+}
+
+/*
+ * Tells whether what allowed a send has ended since it was marked: its commit may
+ * have waited long for a standby, and so may the gate.
+ */
+static bool
+is_too_late(const AlClaimed *claimed, TimestampTz now)
+{
+	const AlMark *mark = &claimed->mark;
+	bool		resend = !mark->lookup && al_policy_is_open(claimed->action->standing.known);
+
+	return (!mark->lookup && mark->expires_at != 0 && now >= mark->expires_at) ||
+		(resend && mark->key_ends_at > claimed->flight->started_at && now >= mark->key_ends_at);
 }
 
 /* Forgets a claim whose transaction failed. */
@@ -448,6 +466,7 @@ add_attempt(Draft *draft, AlDueAction *action, AlLane *lane, const AlTool *tool,
 
 	flight->lookup = lookup;
 	flight->started_at = draft->now;
+	flight->digest = tool->digest;
 	flight->clock = al_clock_shifted();
 	flight->standing = *standing;
 	if (standing->key_place != NULL)

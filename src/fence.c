@@ -64,7 +64,7 @@ static AlStatement adopt_inherited = {
 	"                AND t.options ? 'lookup' AND t.action_type IN ('non_idempotent', 'irreversible') AS doubtful "
 	"  FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.tool t USING (tool_id) "
 	"  WHERE a.instance <> $3 FOR UPDATE OF a), "
-	"adopted AS (UPDATE actionledger.action a SET instance = $3, doubted_at = clock_timestamp(), "
+	"adopted AS (UPDATE actionledger.action a SET instance = $3, doubted_at = clock_timestamp(), overridden = false, "
 	"  status = CASE WHEN live.doubtful THEN 'needs_reconciliation' ELSE a.status END, "
 	"  next_step = CASE WHEN live.doubtful THEN 'lookup' ELSE a.next_step END, "
 	"  known = CASE WHEN live.doubtful THEN 'unknown' ELSE a.known END, "

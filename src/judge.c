@@ -23,6 +23,7 @@ static AlOutcome rule_outcome(const AlRule *rule);
 static void keep_answer(const AlWireResult *result, AlClosing *closing);
 static bool answer_is_replay(const AlEnded *ended, const AlTool *tool);
 static AlStop stop_of(const AlStanding *standing, TimestampTz now);
+static void doubt_until(AlStanding *standing, const AlTool *tool, TimestampTz now);
 static void keep_late(const AlStanding *standing, const AlOutcome *outcome, const char *what, AlJudgement *out);
 
 /* Judges an attempt that has ended. */
@@ -39,6 +40,7 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 	AlAnswer	answer = {0};
 	AlOutcome	rule;
 	AlOutcome	outcome;
+	AlStanding	waited = *standing;
 	AlDecision	decision;
 	int64		retry_after_s = al_judge_retry_after(ended);
 
@@ -62,9 +64,13 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 			out->move.result = answer.result;
 	}
 
-	decision = al_judge_outcome(standing, tool, &outcome, al_judge_is_no_try(&evidence, &outcome), retry_after_s, now, out);
+	if (outcome.verdict != AL_VERDICT_NOT_SENT)
+		doubt_until(&waited, tool, now);
+	decision = al_judge_outcome(&waited, tool, &outcome, al_judge_is_no_try(&evidence, &outcome), retry_after_s, now, out);
 	if (!out->moves)
 		return;
+	if (waited.doubted_at != standing->doubted_at && al_policy_is_open(out->move.known))
+		out->move.doubted_at = waited.doubted_at;
 	out->move.error_message = al_words_outcome(&decision, &outcome, &ended->evidence, tool, standing->sends);
 	/* Somebody has reported a refusal while this was under way. */
 	if (standing->known == AL_KNOWN_REJECTED && outcome.verdict == AL_VERDICT_CONFIRMED)
@@ -149,6 +155,20 @@ al_judge_processed_at(const AlStanding *standing, const AlTool *tool)
 {
 	return TimestampTzPlusMilliseconds(Max(standing->last_sent_at, standing->doubted_at),
 									   tool->def->timeout_ms + tool->def->max_processing_ms);
+}
+
+/*
+ * Has the max processing time begin now, when nobody waits for an answer any
+ * more, if it would have begun before: the request may have left long after its
+ * mark, or been waited for longer than its tool's timeout is today.
+ */
+static void
+doubt_until(AlStanding *standing, const AlTool *tool, TimestampTz now)
+{
+	TimestampTz since = TimestampTzPlusMilliseconds(now, -tool->def->timeout_ms);
+
+	if (since > Max(standing->last_sent_at, standing->doubted_at))
+		standing->doubted_at = since;
 }
 
 /* Fills the move that a decision makes. */

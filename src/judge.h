@@ -22,6 +22,7 @@ typedef struct AlEnded
 	int			attempt;
 	bool		lookup;			/* no send */
 	TimestampTz started_at;		/* of a lookup; 0: not known */
+	uint64		digest;			/* of the definition that a lookup was made by */
 	AlParticulars *particulars; /* of a lookup with a result, while it is being recorded */
 	int32		tool_id;
 	int32		service_id;

@@ -36,6 +36,8 @@ al_judge_lookup(const AlEnded *ended, const AlStanding *standing, const AlTool *
 
 	memset(out, 0, sizeof(*out));
 	al_lookup_read(tool, bare ? NULL : ended->particulars, &ended->evidence, ended->result, &found);
+	if (found.finding != AL_FOUND_NOTHING_SURE && ended->digest != tool->digest)
+		found = (AlFound) {.finding = AL_FOUND_NOTHING_SURE, .category = "definition_changed"};
 	sighting = (AlSighting) {
 		.finding = found.finding,
 		.authoritative = found.authoritative,

@@ -86,7 +86,7 @@ static AlStatement close_attempts = {
 	"UPDATE actionledger.action a SET status = u.status::actionledger.status, next_step = u.step::actionledger.next_step, " \
 	"known = u.known::actionledger.known, claimed_by = NULL, sends = a.sends - u.forgiven, lookups = a.lookups - u.unlooked, " \
 	"absences = a.absences + u.absent::int, lookups_before = CASE WHEN u.absent THEN a.lookups ELSE a.lookups_before END, " \
-	"lookup_ends_at = CASE WHEN u.absent THEN NULL ELSE a.lookup_ends_at END, " \
+	"lookup_ends_at = CASE WHEN u.absent THEN NULL ELSE a.lookup_ends_at END, doubted_at = coalesce(u.doubted_at, a.doubted_at), " \
 	"key_ends_at = CASE WHEN u.clear_key THEN NULL ELSE a.key_ends_at END, " \
 	"finished_at = CASE WHEN u.status IN ('confirmed', 'failed') THEN $2::timestamptz END, " \
 	"external_ref = coalesce(u.external_ref, a.external_ref), result = coalesce(u.result, a.result), " \
@@ -153,9 +153,9 @@ static AlStatement peek_due = {
 	"SELECT s.n::int, d.next_at, d.action_id "
 	"FROM unnest($1::int[], $2::timestamptz[], $3::bigint[], $4::int[]) WITH ORDINALITY AS s(service_id, mark_at, mark_id, priority, n), "
 	"LATERAL (SELECT x.next_at, x.action_id FROM actionledger.due x JOIN actionledger.action y USING (action_id) "
-	"         WHERE x.service_id = s.service_id AND x.priority = s.priority AND (x.next_at, x.action_id) > (s.mark_at, s.mark_id) "
-	"           AND x.next_at <= $5 AND y.claimed_by IS NULL AND y.instance = $6 AND y.next_step IN ('send', 'resend', 'wait', 'lookup') "
-	"         ORDER BY x.next_at, x.action_id LIMIT 1) d ORDER BY s.priority DESC, d.next_at, d.action_id LIMIT 1",
+	"         WHERE NOT x.external AND x.service_id = s.service_id AND x.priority = s.priority AND (x.next_at, x.action_id) > (s.mark_at, s.mark_id) "
+	"           AND x.next_at <= $5 AND y.claimed_by IS NULL AND y.instance = $6 AND y.next_step IN ('send', 'resend', 'wait', 'lookup', 'approve') "
+	"         ORDER BY x.next_at, x.action_id LIMIT 1 FOR NO KEY UPDATE OF y SKIP LOCKED) d ORDER BY s.priority DESC, d.next_at, d.action_id LIMIT 1",
 	6, {INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT4ARRAYOID, TIMESTAMPTZOID, INT8OID}
 };
 static AlStatement block_action = {
@@ -180,13 +180,14 @@ static AlStatement left_open = {
 	"WHERE e.what = 'left_open' AND t.incarnation <> $1 AND (t.kind <> 'external' OR t.deadline < pg_catalog.now()) AND a.status IN ('confirmed', 'failed') AND a.service_id % $3 = $2",
 	3, {INT8OID, INT4OID, INT4OID}
 };
+/* Only an answer that speaks of the action tells its number and its place: those of an error are the error's. */
 static AlStatement read_particulars = {
 	"SELECT a.action_id, a.identity, a.idempotency_key, a.run_id, a.args, coalesce(a.external_ref, r.external_ref), l.headers "
 	"FROM unnest($1::bigint[]) WITH ORDINALITY AS u(action_id, n) JOIN actionledger.action a ON a.action_id = u.action_id "
 	"LEFT JOIN LATERAL (SELECT t.external_ref FROM actionledger.attempt t WHERE t.action_id = a.action_id AND t.external_ref IS NOT NULL "
-	"                   ORDER BY t.attempt DESC LIMIT 1) r ON true "
+	"                     AND (t.http_status IS NULL OR t.http_status BETWEEN 200 AND 299) ORDER BY t.attempt DESC LIMIT 1) r ON true "
 	"LEFT JOIN LATERAL (SELECT t.response_headers AS headers FROM actionledger.attempt t WHERE t.action_id = a.action_id "
-	"                   AND t.kind = 'send' AND E'\\n' || t.response_headers ILIKE E'%\\nlocation: %' ORDER BY t.attempt DESC LIMIT 1) l ON true "
+	"                   AND t.kind = 'send' AND (t.http_status BETWEEN 200 AND 299 OR t.http_status = 303) AND E'\\n' || t.response_headers ILIKE E'%\\nlocation: %' ORDER BY t.attempt DESC LIMIT 1) l ON true "
 	"ORDER BY u.n",
 	1, {INT8ARRAYOID}
 };
@@ -455,6 +456,7 @@ move_rows(const AlMove *moves, int n, AlStatement *statement)
 		al_row_set_text(&rows, 12, al_known_name(move->known_before));
 		al_row_set(&rows, 13, Int32GetDatum(move->forgive_lookup ? 1 : 0));
 		al_row_set(&rows, 14, BoolGetDatum(move->absent));
+		al_row_set_time(&rows, 15, move->doubted_at);
 		al_rows_add(&rows);
 	}
 	return al_rows_array(&rows, statement);

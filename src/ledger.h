@@ -48,7 +48,7 @@ typedef struct AlStanding
 	TimestampTz cancelled_at;
 	bool		expiry_moves;	/* with the clock */
 	TimestampTz lookup_ends_at;
-	TimestampTz doubted_at;		/* another place may have sent it until then */
+	TimestampTz doubted_at;		/* the max processing time is counted from then, where that is later */
 	TimestampTz approve_by;		/* until when a person may approve; 0: none needs to, or one has */
 	bool		overridden;		/* a person has decided that it is sent once more */
 	char	   *key_place;		/* where the frozen request carries an honoured key; NULL: nowhere */
@@ -62,8 +62,8 @@ typedef struct AlParticulars
 	char	   *key;
 	char	   *run_id;			/* NULL: none */
 	Jsonb	   *args;
-	char	   *external_ref;	/* the last one that an answer gave; NULL: none */
-	char	   *location;		/* of the last answer that had one; NULL: none */
+	char	   *external_ref;	/* the last one that an answer of 2xx gave, or somebody reported; NULL: none */
+	char	   *location;		/* of the last answer of 2xx or 303 that had one; NULL: none */
 } AlParticulars;
 
 /* An action that is due, with its frozen request. */
@@ -126,6 +126,7 @@ typedef struct AlMove
 	bool		clear_key_window;	/* nothing was delivered: the key's window has not begun */
 	bool		forgive;		/* the last send was stopped by a definition: it is no try */
 	bool		forgive_lookup; /* and so was the last lookup */
+	TimestampTz doubted_at;		/* 0: leave as it is */
 	bool		absent;			/* proved absent: counted, and a new budget of lookups begins */
 	char	   *external_ref;	/* NULL: leave as it is */
 	Datum		result;			/* jsonb, 0: leave as it is */

@@ -67,7 +67,8 @@ al_lookup_render(const AlTool *tool, const AlParticulars *particulars, const cha
 		.tool = tool,
 		.context = {
 			.args = particulars->args, .key = particulars->key, .identity = particulars->identity,
-			.run_id = particulars->run_id, .action_id = particulars->action_id, .external_ref = particulars->external_ref
+			.run_id = particulars->run_id, .action_id = particulars->action_id, .external_ref = particulars->external_ref,
+			.needs_all = true
 		}
 	};
 	char	   *location = NULL;

@@ -5,7 +5,8 @@
  * Entries are filled on first use.  A change sends a relation cache
  * invalidation for actionledger.tool; the next al_registry_refresh() drops the
  * cache, which lives on until the end of the transaction for those who still
- * point into it.
+ * point into it.  It outlives transactions, so it is filled with what is
+ * committed now, never with what an old snapshot shows.
  */
 #include "postgres.h"
 
@@ -13,6 +14,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
@@ -92,6 +94,7 @@ static void *guarded(void *(*find) (int32), int32 number);
 static void *find_tool(int32 tool_id);
 static void *find_service(int32 service_id);
 static List *text_array_to_list(uint64 row, int column);
+static uint64 digest(const void *bytes, size_t len, uint64 before);
 
 /* Installs the invalidation callback. */
 void
@@ -162,7 +165,7 @@ al_registry_tool(const char *name)
 	if (entry != NULL)
 		return al_registry_tool_by_id(entry->tool_id);
 	value = CStringGetTextDatum(name);
-	if (al_statement_run(&select_tool_by_name, &value, NULL) == 0)
+	if (al_statement_read_latest(&select_tool_by_name, &value) == 0)
 		return NULL;
 	tool = load_tool();
 	entry = hash_search(names, name, HASH_ENTER, NULL);
@@ -179,7 +182,7 @@ al_registry_tool_by_id(int32 tool_id)
 
 	if (entry != NULL)
 		return entry->tool;
-	if (al_statement_run(&select_tool_by_id, &value, NULL) == 0)
+	if (al_statement_read_latest(&select_tool_by_id, &value) == 0)
 		return NULL;
 	return load_tool();
 }
@@ -199,7 +202,7 @@ al_registry_service_by_id(int32 service_id)
 
 	if (entry != NULL)
 		return entry->service;
-	if (al_statement_run(&select_service, &value, NULL) == 0)
+	if (al_statement_read_latest(&select_service, &value) == 0)
 		return NULL;
 	name = al_column_text(0, 1);
 	base_url = al_column_text(0, 2);
@@ -210,6 +213,7 @@ al_registry_service_by_id(int32 service_id)
 	service->service_id = service_id;
 	service->name = pstrdup(name);
 	service->def = al_service_parse(name, base_url, options);
+	service->digest = digest(options, VARSIZE_ANY(options), digest(base_url, strlen(base_url), 0));
 	MemoryContextSwitchTo(old);
 
 	entry = hash_search(services, &service_id, HASH_ENTER, NULL);
@@ -443,6 +447,7 @@ load_tool(void)
 		elog(ERROR, "tool \"%s\" has no service", name);
 	tool->idempotency = tool->def->has_idempotency ? &tool->def->idempotency : &tool->service->def->idempotency;
 
+	tool->digest = digest(options, VARSIZE_ANY(options), digest(input, VARSIZE_ANY(input), tool->service->digest));
 	tool->pause = load_pause(tool->tool_id);
 
 	entry = hash_search(tools, &tool->tool_id, HASH_ENTER, NULL);
@@ -458,7 +463,7 @@ load_pause(int32 tool_id)
 	AlPause    *pause;
 	MemoryContext old;
 
-	if (al_statement_run(&select_pause, &value, NULL) == 0)
+	if (al_statement_read_latest(&select_pause, &value) == 0)
 		return NULL;
 	old = MemoryContextSwitchTo(cache_context);
 	pause = palloc0(sizeof(AlPause));
@@ -470,6 +475,13 @@ load_pause(int32 tool_id)
 	pause->at = al_column_int8(0, 7);
 	MemoryContextSwitchTo(old);
 	return pause;
+}
+
+/* Digests bytes, and what came before them. */
+static uint64
+digest(const void *bytes, size_t len, uint64 before)
+{
+	return hash_bytes_extended(bytes, (int) len, before);
 }
 
 /* Copies a text array column into a list in the current context. */

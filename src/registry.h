@@ -18,6 +18,7 @@ typedef struct AlService
 	int32		service_id;
 	char	   *name;
 	AlServiceDef *def;
+	uint64		digest;			/* of its definition */
 } AlService;
 
 typedef struct AlTool
@@ -30,6 +31,7 @@ typedef struct AlTool
 	const AlIdempotency *idempotency;	/* the tool's own, else the service's */
 	List	   *grantees;		/* of char *: roles that may perform it */
 	char	   *created_by;
+	uint64		digest;			/* of its definition and its service's */
 	AlPause    *pause;			/* NULL: none covers it */
 } AlTool;
 

@@ -380,6 +380,11 @@ look_up(const AlUriVariable *variable, AlUriValue *value, void *arg)
 						 "Send a value of one line.",
 						 "it has a line break, which cannot stand in a URL");
 
+	if (context->needs_all && (text == NULL || text[0] == '\0'))
+		al_render_refuse(pnstrdup(variable->name, variable->name_len),
+						 "Send a value.",
+						 "it is missing or empty, and without it something else is asked for");
+
 	/* DELETE /customers/{id} must not become DELETE /customers/ */
 	if (needed && (text == NULL || text[0] == '\0'))
 		al_render_refuse(pnstrdup(variable->name, variable->name_len),

@@ -21,6 +21,7 @@ typedef struct AlRenderContext
 	const char *run_id;			/* {_run_id}; NULL: empty */
 	int64		action_id;		/* {_action_id} */
 	const char *external_ref;	/* {_external_ref}, in lookups; NULL: undefined */
+	bool		needs_all;		/* refuse a URL in which a variable has no value */
 } AlRenderContext;
 
 /* The frozen request.  All text is UTF-8 for the wire, NUL-terminated. */

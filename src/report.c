@@ -57,6 +57,9 @@ static AlStatement find_claim = {
 static AlStatement count_in = {
 	"UPDATE actionledger.action SET known = $2::actionledger.known WHERE action_id = $1", 2, {INT8OID, TEXTOID}
 };
+static AlStatement void_override = {
+	"UPDATE actionledger.action SET overridden = false WHERE action_id = $1", 1, {INT8OID}
+};
 static AlStatement open_window = {
 	"UPDATE actionledger.action SET window_ends_at = $2, last_sent_at = $3 WHERE action_id = $1",
 	3, {INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID}
@@ -348,6 +351,14 @@ decide(Call *call)
 			retry_after_s = (int64) Min(seconds, RETRY_AFTER_MAX_S);
 	}
 	open_unsent(call);
+	if (standing->overridden)
+	{
+		/* What somebody has decided upon is no longer what is known. */
+		Datum		value = Int64GetDatum(call->action_id);
+
+		(void) al_statement_run(&void_override, &value, NULL);
+		standing->overridden = false;
+	}
 	decision = al_judge_outcome(standing, call->tool, &call->outcome, false, retry_after_s, call->now, judgement);
 	move->error_message = al_words_reported(&decision, &call->outcome, call->report.reporter == AL_REPORTER_OUTSIDE
 											? al_role_name(call->caller) : "its executor", standing->sends);

@@ -15,6 +15,8 @@
 #include "authority.h"
 #include "session.h"
 
+static void prepare(AlStatement *statement);
+
 /* Connects to SPI and becomes the extension's owner. */
 void
 al_session_begin(AlSession *session, bool pin_path)
@@ -94,23 +96,46 @@ al_session_resume(const AlSession *session)
 	SetUserIdAndSecContext(al_owner_role(), session->sec_context | SECURITY_LOCAL_USERID_CHANGE);
 }
 
-/* Runs a statement, preparing it on first use. */
+/* Prepares a statement on first use. */
+static void
+prepare(AlStatement *statement)
+{
+	SPIPlanPtr	plan;
+
+	if (statement->plan != NULL)
+		return;
+	plan = SPI_prepare(statement->text, statement->nargs, statement->types);
+	if (plan == NULL)
+		elog(ERROR, "could not prepare \"%s\": %s", statement->text, SPI_result_code_string(SPI_result));
+	if (SPI_keepplan(plan) != 0)
+		elog(ERROR, "SPI_keepplan failed");
+	statement->plan = plan;
+}
+
+/* Runs a statement that reads what is committed now, or was done by this transaction. */
+uint64
+al_statement_read_latest(AlStatement *statement, Datum *values)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	int			rc;
+
+	prepare(statement);
+	CommandCounterIncrement();
+	rc = SPI_execute_snapshot(statement->plan, values, NULL, GetLatestSnapshot(), InvalidSnapshot, true, false, 0);
+	if (rc < 0)
+		elog(ERROR, "could not execute \"%s\": %s", statement->text, SPI_result_code_string(rc));
+	MemoryContextSwitchTo(caller);
+	return SPI_processed;
+}
+
+/* Runs a statement. */
 uint64
 al_statement_run(AlStatement *statement, Datum *values, const char *nulls)
 {
 	MemoryContext caller = CurrentMemoryContext;
 	int			rc;
 
-	if (statement->plan == NULL)
-	{
-		SPIPlanPtr	plan = SPI_prepare(statement->text, statement->nargs, statement->types);
-
-		if (plan == NULL)
-			elog(ERROR, "could not prepare \"%s\": %s", statement->text, SPI_result_code_string(SPI_result));
-		if (SPI_keepplan(plan) != 0)
-			elog(ERROR, "SPI_keepplan failed");
-		statement->plan = plan;
-	}
+	prepare(statement);
 	rc = SPI_execute_plan(statement->plan, values, nulls, false, 0);
 	if (rc < 0)
 		elog(ERROR, "could not execute \"%s\": %s", statement->text, SPI_result_code_string(rc));

@@ -56,6 +56,12 @@ extern bool al_session_try(void (*work) (void *arg), void *arg);
  */
 extern uint64 al_statement_run(AlStatement *statement, Datum *values, const char *nulls);
 
+/*
+ * The same for a statement without nulls that only reads, with a snapshot of its
+ * own: for what is kept longer than the transaction, whose snapshot may be old.
+ */
+extern uint64 al_statement_read_latest(AlStatement *statement, Datum *values);
+
 /* Read a column of a result row; the by-reference ones live in SPI's memory. */
 extern Datum al_column(uint64 row, int column, bool *isnull);
 extern char *al_column_text(uint64 row, int column);	/* NULL for null */

@@ -35,6 +35,7 @@ typedef struct AlFlight
 	AlLane	   *lane;
 	bool		lookup;
 	TimestampTz started_at;
+	uint64		digest;			/* of the definition that it was made by */
 	int64		probe;			/* of the lane's breaker; 0: none */
 	const char *keep[16];		/* names of the answer's headers that are kept */
 	char		key_place[80];	/* of the standing */

@@ -108,6 +108,23 @@ subtest 'a commit that waits' => sub {
 	is(wires($p, qr/db=bare/), 1, 'sent once');
 };
 
+subtest 'what expires while the commit of its mark waits is not sent' => sub {
+	standby_down();
+	my $before = wires($p, qr/db=bare/);
+	my $session = start_session($node, 'postgres', q{SELECT action_id FROM actionledger.perform('unkeyed', '{"refund_id": "E-1", "amount": 1}',
+		options => jsonb_build_object('expires_at', now() + interval '6 s'))});
+	my $backend = waiting('client backend', 30);
+	$node->safe_psql('postgres', "SELECT pg_cancel_backend($backend)");
+	end_session($session);
+	($id) = $session->{out} =~ /(\d+)/;
+	my $marked = waiting('actionledger dispatcher', 30);
+	poll_sql($node, "SELECT clock_timestamp() > expires_at FROM actionledger.action WHERE action_id = $id", 'it expires');
+	standby_up();
+	ok(status_becomes($node, 'postgres', $id, 'failed', 60), 'standby back: it has failed');
+	is(row_in($node, 'postgres', $id)->{error_code}, 'expired', 'as expired');
+	is(wires($p, qr/db=bare/), $before, 'nothing has left') if $marked;
+};
+
 subtest 'a number of standbys is asked for' => sub {
 	set_on_primary('actionledger.min_sync_standbys' => 1);
 	my $ok = perform_in($node, 'postgres', 'M-0', 'unkeyed');
@@ -221,7 +238,7 @@ subtest 'fast shutdown while an outcome waits' => sub {
 	is(scalar(received($p, $slow)), 1, 'sent once');
 };
 
-is($node->safe_psql('postgres', "SELECT count(*) FROM actionledger.action WHERE status <> 'confirmed'"), 0, 'all is confirmed in the end');
+is($node->safe_psql('postgres', "SELECT count(*) FROM actionledger.action WHERE status <> 'confirmed' AND error_code IS DISTINCT FROM 'expired'"), 0, 'all the others are confirmed in the end');
 $standby->stop;
 $node->stop;
 done_testing();

@@ -27,6 +27,9 @@ END $$;
 CREATE TRIGGER no_poison BEFORE INSERT ON actionledger.attempt FOR EACH ROW EXECUTE FUNCTION no_poison()});
 my @good;
 my @poison;
+# Due before all of them, and no dispatcher's: it is not to be taken for what fails.
+$sql->(q{SELECT actionledger.create_tool('hand', 'pay', 'by hand', identity => '{id}', input => '{"properties": {"id": {"type": "string"}}}', options => '{"transport": "external"}')});
+my $hand = $sql->(q{SELECT action_id FROM actionledger.perform('hand', '{"id": "hand"}')});
 $sql->(q{SELECT count(*) FROM actionledger.perform_many('refund', ARRAY(SELECT jsonb_build_object('refund_id',
 	CASE WHEN n % 10 = 5 THEN 'poison-' ELSE 'good-' END || n, 'amount', n) FROM generate_series(1, 30) n))});
 poll_sql($node, q{SELECT count(*) = 27 FROM actionledger.actions WHERE identity LIKE 'refund:good%' AND status = 'confirmed'}, 'the others are confirmed');
@@ -37,6 +40,7 @@ like($sql->(q{SELECT string_agg(DISTINCT waiting_for, ';') FROM actionledger.pen
 is($sql->(q{SELECT string_agg(DISTINCT error_code, ',') FROM actionledger.actions WHERE next_step = 'blocked'}), 'claim_failed', 'and a code');
 turns_pass($node, 3);
 my $errors = () = $log->() =~ /ERROR:  it's poison/g;
+is(action_row($node, $hand)->{next_step}, 'send', 'what an executor is to do waits for it as before');
 cmp_ok($errors, '<=', 12, "they are not tried again and again ($errors errors)");
 my $row = action_row($node, $sql->(q{SELECT min(action_id) FROM actionledger.action WHERE identity LIKE 'refund:poison%'}));
 is("$row->{status} $row->{attempts} $row->{sends}", 'prepared 0 0', 'nothing of them was sent');
