@@ -6,7 +6,9 @@ SELECT current_database() AS tested \gset
 CREATE DATABASE regress_al_squatted;
 \c regress_al_squatted
 CREATE SCHEMA actionledger;
+\set SHOW_CONTEXT never
 CREATE EXTENSION actionledger;
+\set SHOW_CONTEXT errors
 SELECT count(*) AS extensions FROM pg_extension WHERE extname = 'actionledger';
 \c :tested
 DROP DATABASE regress_al_squatted;

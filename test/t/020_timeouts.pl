@@ -29,12 +29,15 @@ sub story
 	return [ map { ($_->{verdict} // 'open') . ' ' . ($_->{category} // '') } attempts_of($node, $action_id) ];
 }
 
-# Each attempt's number arrived once: nothing was re-sent behind our back.
+# Each attempt's number arrived once: nothing was re-sent behind our back.  A kept
+# connection may die under a request; the re-send is stopped, and it need not have arrived.
 sub sent_as_recorded
 {
 	my ($provider, $action_id, $name) = @_;
 	my @arrived = map { $_->{attempt} } received($provider, $action_id);
-	my @left = map { $_->{attempt} } grep { $_->{sent} } attempts_of($node, $action_id);
+	my %there = map { $_ => 1 } @arrived;
+	my @left = map { $_->{attempt} }
+	  grep { $_->{sent} && ($there{ $_->{attempt} } || ($_->{category} // '') ne 'resend_blocked') } attempts_of($node, $action_id);
 	is_deeply([ sort { $a <=> $b } @arrived ], \@left, "$name: every attempt that left arrived once");
 }
 
@@ -150,7 +153,7 @@ sub sent_as_recorded
 		my $row = settle($node, $id{keyed}, 'confirmed', 'none');
 
 		is($row->{confirmed_by}, 'replay', "keyed, $do: confirmed by the replay of the lost answer");
-		is_deeply(story($id{keyed}), [ "unknown $category{$do}", 'confirmed replayed' ], "keyed, $do: unknown, then the same request again");
+		is_deeply([ grep { $do eq 'close' || $_ ne 'unknown resend_blocked' } @{ story($id{keyed}) } ], [ "unknown $category{$do}", 'confirmed replayed' ], "keyed, $do: unknown, then the same request again");
 		is(effects($p, $id{keyed}), 1, "keyed, $do: executed once");
 		is_deeply([ map { $_->{key} } received($p, $id{keyed}) ], [ ($row->{idempotency_key}) x 2 ], "keyed, $do: the same key both times");
 		is(scalar(keys %{ truth_by_action($p)->{ $id{keyed} }{bodies} }), 1, "keyed, $do: the same bytes both times");
