@@ -57,10 +57,12 @@ static AlStatement abandon_inherited = {
 /*
  * What was inherited may have been sent by the other one until now.  What was
  * not sent from here, and has consequences, is looked up before it is, where its
- * tool has a lookup.
+ * tool has a lookup; so is what waits for an approval here, which the other one
+ * may have got.
  */
 static AlStatement adopt_inherited = {
-	"WITH live AS (SELECT a.action_id, a.status = 'prepared' AND a.next_step = 'send' AND (a.attempts > 0 OR coalesce(d.held_at, d.next_at) <= clock_timestamp()) "
+	"WITH live AS (SELECT a.action_id, a.status = 'prepared' AND "
+	"                (a.next_step = 'approve' OR (a.next_step = 'send' AND (a.attempts > 0 OR coalesce(d.held_at, d.next_at) <= clock_timestamp()))) "
 	"                AND t.options ? 'lookup' AND t.action_type IN ('non_idempotent', 'irreversible') AS doubtful "
 	"  FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.tool t USING (tool_id) "
 	"  WHERE a.instance <> $3 FOR UPDATE OF a), "
@@ -71,8 +73,8 @@ static AlStatement adopt_inherited = {
 	"  error_code = CASE WHEN live.doubtful THEN 'outcome_unknown' ELSE a.error_code END, "
 	"  error_message = CASE WHEN live.doubtful THEN 'inherited; the other place may have sent it; it is looked up first' ELSE a.error_message END "
 	"  FROM live WHERE a.action_id = live.action_id RETURNING a.action_id, a.status), "
-	"released AS (UPDATE actionledger.due d SET next_at = d.held_at, held_at = NULL FROM live "
-	"  WHERE d.action_id = live.action_id AND live.doubtful AND d.held_at IS NOT NULL) "
+	"released AS (UPDATE actionledger.due d SET next_at = least(coalesce(d.held_at, d.next_at), clock_timestamp()), held_at = NULL, external = false FROM live "
+	"  WHERE d.action_id = live.action_id AND live.doubtful) "
 	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note) SELECT action_id, 'successor', status, $1, $2 FROM adopted",
 	3, {TEXTOID, TEXTOID, INT8OID}
 };

@@ -23,6 +23,7 @@ static AlOutcome rule_outcome(const AlRule *rule);
 static void keep_answer(const AlWireResult *result, AlClosing *closing);
 static bool answer_is_replay(const AlEnded *ended, const AlTool *tool);
 static AlStop stop_of(const AlStanding *standing, TimestampTz now);
+static TimestampTz key_end(const AlStanding *standing, const AlTool *tool);
 static void doubt_until(AlStanding *standing, const AlTool *tool, TimestampTz now);
 static void keep_late(const AlStanding *standing, const AlOutcome *outcome, const char *what, AlJudgement *out);
 
@@ -214,7 +215,7 @@ situation_of(const AlStanding *standing, const AlTool *tool, const AlLookupDef *
 		 (standing->lookup_ends_at != 0 && last_lookup_at >= standing->lookup_ends_at)))
 		situation.lookup = AL_LOOKUP_USED_UP;
 	if (standing->key_ends_at != 0 && al_registry_key_counts(tool, standing->key_place))
-		situation.key = now < standing->key_ends_at ? AL_KEY_OPEN : AL_KEY_PASSED;
+		situation.key = now < key_end(standing, tool) ? AL_KEY_OPEN : AL_KEY_PASSED;
 	if (lookup != NULL && !counts)
 	{
 		if (situation.lookup == AL_LOOKUP_USED_UP)
@@ -226,6 +227,21 @@ situation_of(const AlStanding *standing, const AlTool *tool, const AlLookupDef *
 	if (standing->approve_by != 0)
 		situation.approval = now < standing->approve_by ? AL_APPROVAL_WAITED : AL_APPROVAL_LAPSED;
 	return situation;
+}
+
+/*
+ * Says when the destination may forget the key.  It had it at the last send at
+ * the latest: a window that was declared too long and has been corrected counts
+ * from then.
+ */
+static TimestampTz
+key_end(const AlStanding *standing, const AlTool *tool)
+{
+	const AlIdempotency *key = tool->idempotency;
+
+	if (standing->last_sent_at == 0)
+		return standing->key_ends_at;
+	return Min(standing->key_ends_at, TimestampTzPlusMilliseconds(standing->last_sent_at, key->window_ms - key->margin_ms));
 }
 
 /* Tells whether somebody or something wants an action to end. */

@@ -44,6 +44,13 @@ al_judge_lookup(const AlEnded *ended, const AlStanding *standing, const AlTool *
 		.processed = is_processed(ended, standing, tool),
 		.never_sent = standing->sends == 0
 	};
+	/* Of several sends that may be operations of their own, the one that is not to be seen yet may still be done. */
+	if ((found.finding == AL_FOUND_REJECTED || found.finding == AL_FOUND_REJECTED_TRANSIENT) && !sighting.processed &&
+		standing->sends > 1 && !al_registry_key_counts(tool, standing->key_place))
+	{
+		sighting.finding = found.finding = AL_FOUND_NOTHING_SURE;
+		found.category = "others_open";
+	}
 	proves_absence = found.finding == AL_FOUND_NONE && sighting.authoritative && sighting.processed;
 	outcome = outcome_of(&found, &ended->evidence, proves_absence);
 	al_judge_closing(ended, &outcome, retry_after_s, bare, &out->closing);

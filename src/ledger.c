@@ -58,7 +58,7 @@ static AlStatement mark_actions = {
 	"last_sent_at = CASE WHEN u.lookup THEN a.last_sent_at ELSE $3 END, lookup_ends_at = u.lookup_ends_at, "
 	"window_ends_at = u.window_ends_at, key_ends_at = u.key_ends_at, expires_at = u.expires_at, "
 	"overridden = a.overridden AND u.lookup FROM unnest($1) u "
-	"WHERE a.action_id = u.action_id AND a.claimed_by IS NULL AND a.approve_by IS NULL AND a.attempts = u.attempt - 1",
+	"WHERE a.action_id = u.action_id AND a.claimed_by IS NULL AND (u.lookup OR a.approve_by IS NULL) AND a.attempts = u.attempt - 1",
 	3, {InvalidOid, INT8OID, TIMESTAMPTZOID}
 };
 static AlStatement open_attempts = {

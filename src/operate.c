@@ -234,6 +234,8 @@ check_not_early(const AlStanding *standing, bool force)
 	al_registry_refresh();
 	tool = al_registry_tool_by_id(standing->tool_id);
 	over = al_judge_processed_at(standing, tool);
+	if (standing->claimed_by != 0 && standing->step == AL_STEP_WAIT)
+		over = Max(over, TimestampTzPlusMilliseconds(al_clock_now(), tool->def->max_processing_ms + 1));
 	if (al_clock_now() < over)
 		ereport(ERROR,
 				(errcode(AL_ERR_NOT_ALLOWED),

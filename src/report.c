@@ -431,6 +431,8 @@ note(Call *call)
 		call->message = psprintf("the action is %s already; this is kept with it", al_status_name(standing->status));
 	else if (call->report.reporter == AL_REPORTER_LATE)
 		call->message = "kept as evidence: the claim with this token has ended, so it decides nothing";
+	else if (call->verdict == AL_VERDICT_REJECTED && !call->report.transient && !call->report.one_operation)
+		call->message = psprintf("kept as evidence: %d sends may be as many operations there, and this speaks of one", standing->sends);
 	else if (call->report.claimed && call->verdict != AL_VERDICT_UNKNOWN)
 		call->message = "kept as evidence; a request is under way, and its end decides";
 	else

@@ -396,6 +396,7 @@ lookup_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlTool 
 		{"not_found", "it is not there, which proves nothing yet"},
 		{"several", "it is there more than once"},
 		{"definition_changed", "the tool was altered while the answer was on its way"},
+		{"others_open", "it shows one send as refused, and another may still be executed"},
 		{"more_pages", "the answer is one page of several"},
 		{"unreadable", "the answer is no JSON of the expected form"},
 		{"match_not_an_object", "what match selects is no object"},

@@ -38,7 +38,7 @@ weigh_outside(const AlReport *report, AlOutcome *outcome)
 		case AL_VERDICT_CONFIRMED:
 			return AL_REPORT_DECIDES;
 		case AL_VERDICT_REJECTED:
-			if (report->transient || (report->claimed && !report->one_operation))
+			if (report->transient || !report->one_operation)
 				return AL_REPORT_NOTED;
 			outcome->conclusive = true;
 			return report->claimed ? AL_REPORT_COUNTS : AL_REPORT_DECIDES;

@@ -44,8 +44,9 @@ typedef struct AlReport
  *
  * The holder's ends its attempt, as an answer does.  Anybody's confirmed
  * decides.  From outside, a refusal for good is conclusive: it did not happen
- * and will not; with a send open it counts towards that send's end, unless that
- * send may be another operation.  in_progress decides when no send is open.
+ * and will not; with a send open it counts towards that send's end.  Where the
+ * sends may be operations of their own it speaks of one of them, and is noted.
+ * in_progress decides when no send is open.
  * The rest is noted: unknown says nothing, a transient refusal is for who can
  * try again, and what an executor says after it has lost the action is evidence
  * for a person.

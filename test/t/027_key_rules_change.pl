@@ -45,5 +45,15 @@ $row = change('{"header": "Idempotency-Key"}', '{"header": "idempotency-key", "w
 is($row->{status}, 'confirmed', 'the same place in other letters: sent again with the same key');
 is(effects($p, $row->{action_id}), 1, 'one effect');
 
+# The destination forgets keys earlier than was thought, which is noticed while an outcome is unknown.
+$node->safe_psql('postgres', qq{SELECT actionledger.create_service('short', '$p->{url}', '{"allow_private": true, "idempotency": {"window": "24h"}}')});
+refund_tool($node, name => 'short', service => 'short', mode => 'keyed', do => 'close,ok', base => '5s', cap => '5s');
+my $id = perform($node, 'short', 'S');
+settle($node, $id, 'submitted', 'resend');
+$node->safe_psql('postgres', q{SELECT actionledger.alter_service('short', '{"idempotency": {"window": "1s", "margin": "0s"}}')});
+$row = settle($node, $id, 'needs_reconciliation', 'review');
+is($row->{sends}, 1, 'a window that is corrected counts for what was sent before: not sent again');
+is(effects($p, $id), 1, 'one effect');
+
 $node->stop;
 done_testing();

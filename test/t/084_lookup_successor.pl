@@ -10,6 +10,7 @@ my $p = start_provider();
 my $node = start_server(name => 'original', init => { allows_streaming => 1 });
 my $lookup = '"max_processing": "1s", "lookup": {"request": "GET /refunds?key={_key}", "match": "$.data[*] ? (@.key == $_key)", "every": "100ms", "attempts": 4';
 
+$node->safe_psql('postgres', 'CREATE ROLE finance');
 # At the first service the original sends before it is lost, at the second it does not.
 for my $service (qw(sent unsent))
 {
@@ -20,19 +21,21 @@ for my $service (qw(sent unsent))
 	refund_tool($node, @tool, name => "$service unsure", options => "$lookup}");
 	refund_tool($node, @tool, name => "$service idempotent", type => 'idempotent', options => "$lookup}");
 	refund_tool($node, @tool, name => "$service no lookup");
+	refund_tool($node, @tool, name => "$service approved", options => "$lookup, \"absence\": \"authoritative\"}, \"approval\": {\"by\": \"finance\"}");
 	$node->safe_psql('postgres', "SELECT actionledger.pause_service('$service', 'maintenance')");
 }
 my %id;
 for my $service (qw(sent unsent))
 {
-	$id{"$service $_"} = perform($node, "$service $_", "$service-$_" =~ tr/ /-/r) for 'looked up', 'once', 'unsure', 'idempotent', 'no lookup';
+	$id{"$service $_"} = perform($node, "$service $_", "$service-$_" =~ tr/ /-/r) for 'looked up', 'once', 'unsure', 'idempotent', 'no lookup', 'approved';
 	$id{"$service later"} = perform($node, "$service looked up", "$service-later", options => '{"not_before": "2099-01-01 00:00Z"}');
 }
 $node->backup('before');
+$node->safe_psql('postgres', "SET ROLE finance; SELECT actionledger.approve($id{'sent approved'}, 'seen')");
 $node->safe_psql('postgres', q{SELECT actionledger.resume_service('sent', 'done')});
-settle($node, $id{"sent $_"}, 'confirmed', 'none') for 'looked up', 'once', 'unsure', 'idempotent', 'no lookup';
+settle($node, $id{"sent $_"}, 'confirmed', 'none') for 'looked up', 'once', 'unsure', 'idempotent', 'no lookup', 'approved';
 $node->stop('immediate');
-is(effects($p), 5, 'the original has sent five after the backup, and is lost');
+is(effects($p), 6, 'the original has sent six after the backup, and is lost');
 
 my $copy = PostgreSQL::Test::Cluster->new('copy');
 $copy->init_from_backup($node, 'before');
@@ -44,7 +47,7 @@ is($copy->safe_psql('postgres', "SELECT status, next_step, sends FROM actionledg
 is($copy->safe_psql('postgres', "SELECT status, next_step FROM actionledger.action WHERE action_id = $id{'sent later'}"), 'prepared|send', 'what was not due yet cannot have been sent');
 
 subtest 'found at the provider: confirmed, without a second send' => sub {
-	for my $tool ('looked up', 'once', 'unsure')
+	for my $tool ('looked up', 'once', 'unsure', 'approved')
 	{
 		my $row = settle($copy, $id{"sent $tool"}, 'confirmed', 'none');
 		is_deeply([ @$row{qw(confirmed_by sends)} ], [ 'lookup', 0 ], "$tool: by the lookup");
@@ -69,6 +72,15 @@ subtest 'where the lookup cannot prove the absence a person decides' => sub {
 	my $row = settle($copy, $id{'unsent unsure'}, 'needs_reconciliation', 'review');
 	is_deeply([ @$row{qw(sends lookups)} ], [ 0, 4 ], 'looked up, and not sent');
 	is(effects($p, $id{'unsent unsure'}), 0, 'nothing was done');
+};
+
+subtest 'what waits for an approval here may have got one there' => sub {
+	my $row = settle($copy, $id{'unsent approved'}, 'prepared', 'approve');
+	is_deeply([ $row->{sends}, effects($p, $id{'unsent approved'}) ], [ 0, 0 ], 'looked up, and not found: it waits as before');
+	cmp_ok($row->{lookups}, '>=', 1, 'after it was looked up');
+	$copy->safe_psql('postgres', "SET ROLE finance; SELECT actionledger.approve($id{'unsent approved'}, 'seen')");
+	settle($copy, $id{'unsent approved'}, 'confirmed', 'none');
+	is_deeply([ scalar(received($p, $id{'unsent approved'})), effects($p, $id{'unsent approved'}) ], [ 1, 1 ], 'and is sent once it is approved');
 };
 
 subtest 'what may be repeated is, and what cannot be looked up is sent' => sub {

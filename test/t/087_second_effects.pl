@@ -1,7 +1,6 @@
-# What would make a second effect, or hide the first: an absence that is
-# believed too early, from another question's answer or from a question without
-# its subject, and a person's decision that is carried out after what it was
-# decided upon has changed.  Counted at the provider.
+# What would make a second effect: an absence that is believed too early, from
+# another question's answer, from a question without its subject, or about what an
+# error told.  Counted at the provider.
 use strict;
 use warnings;
 use Test::More;
@@ -18,8 +17,7 @@ sub tool
 {
 	my ($name, %o) = @_;
 	my $request = $o{request} // 'GET /refunds?key={_key}';
-	my $lookup = exists $o{lookup} ? $o{lookup}
-	  : qq(, "lookup": {"request": "$request", "match": "\$.data[*] ? (@.key == \$_key)", "every": "100ms", @{[ $o{absence} // '"absence": "authoritative", "resend": true' ]}});
+	my $lookup = qq(, "lookup": {"request": "$request", "match": "\$.data[*] ? (@.key == \$_key)", "every": "100ms", @{[ $o{absence} // '"absence": "authoritative", "resend": true' ]}});
 	return refund_tool($node, name => $name, mode => 'unkeyed', do => $o{do} // 'close', timeout => $o{timeout},
 		options => qq("max_processing": "$o{processing}"$lookup));
 }
@@ -115,47 +113,6 @@ subtest 'what an answer that proves nothing tells is not asked after' => sub {
 		q("max_processing": "0s", "lookup": {"request": "GET {_location}", "match": "$.data[*]", "every": "100ms"}));
 	my $id = perform($node, 'accepted', 'accepted');
 	is(settle($node, $id, 'confirmed', 'none')->{confirmed_by}, 'lookup', 'one that was accepted is found where the answer said');
-};
-
-subtest 'a decision to send once more is for what was known then' => sub {
-	tool('forced', timeout => '300ms', processing => '0s', lookup => '');
-	my @ids = map { perform($node, 'forced', "forced-$_") } qw(reported inherited kept);
-	settle($node, $_, 'needs_reconciliation', 'review') for @ids;
-	poll_sql($node, "SELECT bool_and(clock_timestamp() > last_sent_at + interval '500 ms') FROM actionledger.action WHERE action_id = ANY ('{$ids[0],$ids[1],$ids[2]}')", 'it may be forced');
-	$node->safe_psql('postgres', q{SELECT actionledger.pause_tool('forced', 'maintenance')});
-	is($node->safe_psql('postgres', "SELECT next_step FROM actionledger.retry($_, 'the provider has lost it', force => true)"), 'resend', 'decided') for @ids;
-
-	# The provider says that it is at it.
-	$node->safe_psql('postgres', qq{SELECT actionledger.report_outcome($ids[0], 'in_progress', '{"event": "evt_1"}')});
-	# Another place may have carried the decision out.
-	$node->safe_psql('postgres', "UPDATE actionledger.action SET instance = instance + 1 WHERE action_id = $ids[1]");
-	$node->safe_psql('postgres', q{SELECT actionledger.resume_dispatch('successor', 'moved')});
-	$node->safe_psql('postgres', q{SELECT actionledger.resume_tool('forced', 'over')});
-	poll(sub { received($p, $ids[2]) == 2 }, 'a decision that still holds is carried out');
-	settle($node, $ids[1], 'needs_reconciliation', 'review');
-	turns_pass($node, 6);
-	is_deeply(sent_and_done($ids[0]), [ 1, 1 ], 'what the provider is at is not sent again');
-	is_deeply(sent_and_done($ids[1]), [ 1, 1 ], 'nor what was inherited');
-};
-
-subtest 'an old snapshot does not see through a pause or an approval' => sub {
-	my $psql = 'psql -XAtq -d "' . $node->connstr('postgres') . '" -c';
-	$node->safe_psql('postgres', q{SELECT actionledger.create_tool('hand', 'pay', 'by hand', identity => '{id}', input => '{"properties": {"id": {"type": "string"}}}',
-		options => '{"transport": "external"}'), actionledger.create_tool('ask', 'pay', 'POST /unkeyed/refunds', identity => 'ask:{id}',
-		input => '{"properties": {"id": {"type": "string"}}}')});
-	my $hand = $node->safe_psql('postgres', q{SELECT action_id FROM actionledger.perform('hand', '{"id": "1"}')});
-	my $out = $node->safe_psql('postgres', qq{
-BEGIN ISOLATION LEVEL REPEATABLE READ;
-SELECT count(*) FROM actionledger.pauses WHERE name = 'hand';
-\\! $psql "SELECT state FROM actionledger.pause_tool('hand', 'stop'); SELECT left(actionledger.alter_tool('ask', '{\\"approval\\": \\"always\\"}'), 5)"
-SELECT 'claimed', count(*) FROM actionledger.claim('hand');
-SELECT 'first', next_step FROM actionledger.perform('ask', '{"id": "1"}');
-COMMIT;
-SELECT 'second', next_step FROM actionledger.perform('ask', '{"id": "2"}')});
-	is($out, "0\npaused\nready\nclaimed|0\nfirst|approve\nsecond|approve", 'nothing is claimed that is paused, nothing is sent that has to be approved');
-	is(action_row($node, $hand)->{claimed_by}, undef, 'nobody has it');
-	turns_pass($node, 3);
-	is(scalar(grep { $_->{ev} eq 'executed' && $_->{path} eq '/unkeyed/refunds' } truth($p)), 0, 'nothing was done');
 };
 
 $node->stop;

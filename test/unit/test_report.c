@@ -43,9 +43,9 @@ expected(const AlReport *r)
 		return r->claimed ? AL_REPORT_NOTED : AL_REPORT_DECIDES;
 	if (r->verdict != AL_VERDICT_REJECTED || r->transient)
 		return AL_REPORT_NOTED;
-	if (!r->claimed)
-		return AL_REPORT_DECIDES;
-	return r->one_operation ? AL_REPORT_COUNTS : AL_REPORT_NOTED;
+	if (!r->one_operation)
+		return AL_REPORT_NOTED;
+	return r->claimed ? AL_REPORT_COUNTS : AL_REPORT_DECIDES;
 }
 
 /* Every report is used as the prose says, and keeps its verdict. */
