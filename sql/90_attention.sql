@@ -25,7 +25,8 @@ WITH live AS (
     UNION ALL
     SELECT 'ticket', 'approval', l.action_id, l.subject, l.created_at,
            concat_ws('; ', l.approval_reason, 'waits for ' || coalesce(l.approver, l.owner || ' or an operator', 'an operator')),
-           format('SELECT * FROM actionledger.approve(%s, ''why'');', l.action_id)
+           format('SELECT * FROM actionledger.approve(%s, ''why'', %L); -- or actionledger.reject(%s, ''why not'')',
+                  l.action_id, actionledger._request_hash(l.method, l.url, l.headers, l.body), l.action_id)
     FROM live l WHERE l.next_step = 'approve'
     UNION ALL
     -- An answer that came, or should have, and is not recorded.
@@ -46,7 +47,7 @@ WITH live AS (
     FROM actionledger.conflicts c WHERE c.acknowledged_by IS NULL
     UNION ALL
     SELECT 'page', 'elsewhere', NULL, count(*) || ' actions', min(l.created_at), 'they were prepared in another database, and nobody sends them from here',
-           'SELECT actionledger.resume_dispatch(''copy'', ''why''); -- or ''successor'', when the other one never sends again'
+           'SELECT actionledger.resume_dispatch(''copy or successor'', ''why''); -- copy: the other one goes on; successor: it never sends again'
     FROM live l WHERE l.instance <> actionledger._instance() HAVING count(*) > 0
     UNION ALL
     SELECT 'ticket', 'pause', NULL, concat_ws(' ', CASE p.scope WHEN 'all' THEN 'everything' ELSE p.scope END, p.name), p.paused_at,

@@ -337,7 +337,12 @@ al_grant_tool(PG_FUNCTION_ARGS)
 	AlSession	session;
 	Datum		values[3] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1), CStringGetTextDatum(who)};
 
-	(void) get_role_oid(role, false);
+	if (!OidIsValid(get_role_oid(role, true)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("role \"%s\" does not exist", role),
+				 errdetail("A tool is granted to a role, which with its members may perform it."),
+				 errhint("Create it first, or see pg_roles for the name.")));
 	al_session_begin(&session, true);
 	(void) find_tool(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	(void) al_statement_run(&insert_grant, values, NULL);

@@ -37,7 +37,9 @@ static AlStatement select_action = {
 	"EXISTS (SELECT FROM actionledger.attempt x WHERE x.action_id = a.action_id AND x.truncated), "
 	"p.scope, p.name, p.reason, p.paused_by, p.paused_at, "
 	"a.approve_by, a.approver, a.approval_reason, "
-	"(SELECT s.name FROM actionledger.service s WHERE s.service_id = a.service_id), a.target "
+	"(SELECT s.name FROM actionledger.service s WHERE s.service_id = a.service_id), a.target, "
+	"CASE WHEN a.status = 'failed' THEN (SELECT (e.evidence ->> 'superseded_by')::int8 FROM actionledger.event e "
+	"WHERE e.action_id = a.action_id AND e.what = 'superseded' LIMIT 1) END "
 	"FROM actionledger.action a JOIN actionledger.tool t USING (tool_id) LEFT JOIN actionledger.due d USING (action_id) "
 	"LEFT JOIN actionledger._paused p ON p.tool_id = a.tool_id AND p.sends AND a.claimed_by IS NULL "
 	"WHERE a.action_id = $1",
@@ -171,6 +173,7 @@ read_story(AlStory *story)
 	story->approval_reason = al_column_text(0, 31);
 	story->service = al_column_text(0, 32);
 	story->target = al_column_text(0, 33);
+	story->superseded_by = al_column_int8(0, 34);
 	if (al_column_text(0, 24) != NULL)
 	{
 		AlPause    *pause = palloc0(sizeof(AlPause));

@@ -32,7 +32,8 @@ PG_FUNCTION_INFO_V1(al_sql_allowed);
 static AlStatement select_action = {
 	"SELECT a.requested_by, a.owner, t.name, s.name, a.identity, a.idempotency_key, a.summary, a.actor, "
 	"a.error_message, a.external_ref, a.confirmed_by, a.created_at, "
-	"(SELECT count(*) FROM actionledger.event e WHERE e.action_id = a.action_id AND e.what = 'conflict') "
+	"(SELECT count(*) FROM actionledger.event e WHERE e.action_id = a.action_id AND e.what = 'conflict'), "
+	"CASE WHEN a.next_step = 'approve' THEN actionledger._request_hash(a.method, a.url, a.headers, a.body) END "
 	"FROM actionledger.action a JOIN actionledger.tool t USING (tool_id) JOIN actionledger.service s ON s.service_id = a.service_id "
 	"WHERE a.action_id = $1",
 	1, {INT8OID}
@@ -81,6 +82,7 @@ typedef struct Tale
 	char	   *confirmed_by;
 	TimestampTz created_at;
 	int64		conflicts;
+	char	   *hash;			/* of the request that waits for approval; NULL: it does not */
 	List	   *lines;
 	List	   *refs;			/* of char *: references that attempts have found */
 	StringInfoData attempts;	/* how they ended, in words, equal ones together */
@@ -218,6 +220,7 @@ read_tale(Tale *tale, int64 action_id, Oid caller)
 	tale->confirmed_by = al_column_text(0, 11);
 	tale->created_at = al_column_int8(0, 12);
 	tale->conflicts = al_column_int8(0, 13);
+	tale->hash = al_column_text(0, 14);
 	tale->tool = al_registry_tool_guarded(tale->standing.tool_id);
 	if (tale->tool == NULL)
 		tale->tool = al_registry_cautious_tool();
@@ -373,7 +376,8 @@ not_known(const Tale *tale, TimestampTz now)
 	over = al_judge_processed_at(standing, tale->tool);
 	if (standing->claimed_by != 0 && !al_policy_is_open(standing->known))
 		return pstrdup("whether it happened: its request is under way.");
-	return psprintf("whether it happened%s.", now < over
+	return psprintf("%s%s.", standing->known == AL_KNOWN_SEVERAL
+					? "which of those that were found are this action, and how often it happened" : "whether it happened", now < over
 					? psprintf(", and what was sent may still be executed until %s", al_words_time(over)) : "");
 }
 
@@ -394,7 +398,7 @@ allowed(Tale *tale, TimestampTz now)
 			: allow(NIL, "acknowledge", psprintf("SELECT * FROM actionledger.acknowledge(" INT64_FORMAT ", 'what was found');", id));
 	if (standing->step == AL_STEP_APPROVE)
 	{
-		list = allow(list, "approve", psprintf("SELECT * FROM actionledger.approve(" INT64_FORMAT ", 'why');", id));
+		list = allow(list, "approve", psprintf("SELECT * FROM actionledger.approve(" INT64_FORMAT ", 'why', '%s');", id, tale->hash ? tale->hash : ""));
 		list = allow(list, "reject", psprintf("SELECT * FROM actionledger.reject(" INT64_FORMAT ", 'why not');", id));
 	}
 	if (open)

@@ -42,6 +42,7 @@ static AlStatement note_cancel = {
 	"UPDATE actionledger.action SET cancelled_at = coalesce(cancelled_at, clock_timestamp()) WHERE action_id = $1", 1, {INT8OID}
 };
 
+static void check_filled(const char *note, const char *external_ref);
 static void check_not_early(const AlStanding *standing, bool force);
 
 /* resolve(action_id, outcome, evidence, note, expected_status, force) */
@@ -66,6 +67,8 @@ al_resolve(PG_FUNCTION_ARGS)
 				 errdetail("It is 'confirmed' (evidence that it happened) or 'failed' (evidence that it did not and will not)."),
 				 errhint("Without evidence leave it open.")));
 	al_verb_note(fcinfo, 3, "resolve", "Say how you know, such as 'seen in the provider''s dashboard'.");
+	move.external_ref = PG_ARGISNULL(2) ? NULL : al_report_reference(PG_GETARG_JSONB_P(2));
+	check_filled(text_to_cstring(PG_GETARG_TEXT_PP(3)), move.external_ref);
 
 	al_session_begin(&session, true);
 	standing = al_verb_lock(action_id, caller, true);
@@ -77,7 +80,6 @@ al_resolve(PG_FUNCTION_ARGS)
 	move.step = AL_STEP_NONE;
 	move.known = confirmed ? AL_KNOWN_CONFIRMED : AL_KNOWN_REJECTED;
 	move.confirmed_by = confirmed ? "person" : NULL;
-	move.external_ref = PG_ARGISNULL(2) ? NULL : al_report_reference(PG_GETARG_JSONB_P(2));
 	move.error_code = confirmed ? NULL : "resolved_failed";
 	move.error_message = confirmed ? NULL : psprintf("decided by %s: %s", who, text_to_cstring(PG_GETARG_TEXT_PP(3)));
 	al_ledger_move(&move, 1, al_clock_now());
@@ -220,6 +222,19 @@ al_verb_check_expected(const AlStanding *standing, const char *expected)
 				 ? errhint("It has not been sent, or every send is proven undelivered: to keep it from being sent, use actionledger.cancel(" INT64_FORMAT ").",
 						   standing->action_id)
 				 : errhint("Look at it again; to decide all the same, pass expected_status => '%s'.", status)));
+}
+
+/* Refuses the statement of review_queue and explain() as it is shown there: nobody has decided anything by pasting it. */
+static void
+check_filled(const char *note, const char *external_ref)
+{
+	if (strcmp(note, "how you know") != 0 && (external_ref == NULL || strcmp(external_ref, "…") != 0))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("the decision is not filled in"),
+			 errdetail("The statement is the one that was shown, with its gaps. Nothing was decided."),
+			 errhint("Put the provider's reference, or '{}', in the place of \"…\", and say in the note how you know. Without evidence leave it open.")));
 }
 
 /* Refuses "failed" while a request may still be executed. */

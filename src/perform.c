@@ -268,7 +268,10 @@ al_perform_warn_of_repeat(const AlPrepared *prepared)
 			(errmsg("identity \"%s\" stands for action " INT64_FORMAT ", which failed (%s)", prepared->story.identity,
 					prepared->story.action_id, prepared->story.error_code ? prepared->story.error_code : "unknown"),
 			 errdetail("It was asked for at %s; nothing new was recorded.", al_words_time(prepared->story.created_at)),
-			 errhint("For a deliberate new one, call actionledger.supersede(" INT64_FORMAT ", …, 'why').", prepared->story.action_id)));
+			 prepared->story.superseded_by != 0
+			 ? errhint("Action " INT64_FORMAT " has taken its place: see actionledger.result(" INT64_FORMAT ").",
+					   prepared->story.superseded_by, prepared->story.superseded_by)
+			 : errhint("For a deliberate new one, call actionledger.supersede(" INT64_FORMAT ", …, 'why').", prepared->story.action_id)));
 }
 
 /* Warns when actions that stand for items did not happen. */

@@ -55,7 +55,9 @@ static AlStatement insert_due = {
 static AlStatement select_same = {
 	"SELECT a.action_id, a.tool_id, a.args_hash, a.requested_by, a.owner, a.status::pg_catalog.text, a.next_step::pg_catalog.text, "
 	"a.summary, a.external_ref, a.confirmed_by, a.error_code, a.error_message, a.sends::pg_catalog.int4, a.created_at, "
-	"a.cancelled_at IS NOT NULL, a.approve_by, a.approver, a.approval_reason, a.target "
+	"a.cancelled_at IS NOT NULL, a.approve_by, a.approver, a.approval_reason, a.target, "
+	"CASE WHEN a.status OPERATOR(pg_catalog.=) 'failed' THEN (SELECT (e.evidence OPERATOR(pg_catalog.->>) 'superseded_by')::pg_catalog.int8 "
+	"FROM actionledger.event e WHERE e.action_id OPERATOR(pg_catalog.=) a.action_id AND e.what OPERATOR(pg_catalog.=) 'superseded' LIMIT 1) END "
 	"FROM actionledger.action a WHERE a.service_id OPERATOR(pg_catalog.=) $1 AND a.identity OPERATOR(pg_catalog.=) $2",
 	2, {INT4OID, TEXTOID}
 };
@@ -348,6 +350,7 @@ find_same(const AlTool *tool, const AlProposal *proposal, char *identity, const 
 	story->approver = al_approval_by_whom(al_column_text(0, 17), story->owner);
 	story->approval_reason = al_column_text(0, 18);
 	story->target = al_column_text(0, 19);
+	story->superseded_by = al_column_int8(0, 20);
 	return true;
 }
 

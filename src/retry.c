@@ -138,12 +138,15 @@ al_retry_apply(const AlStanding *standing, const AlRetry *retry, TimestampTz now
 char *
 al_retry_message(const AlStanding *standing, const AlTool *tool, const AlRetry *retry)
 {
-	const char *what = retry->override ? "is sent once more by your decision, with the same key and the same bytes, "
-		"and may happen a second time: it goes out" : retry->decision.step == AL_STEP_SEND ? "goes out" : "is sent again";
-	const char *same = retry->override ? "" : ", with the same key";
+	bool		keyed = standing->key_place != NULL;
+	const char *what = retry->decision.step == AL_STEP_SEND ? "goes out" : "is sent again";
+	const char *same = retry->override || !keyed ? "" : ", with the same key";
 	char	   *trouble = al_workers_trouble(standing->service_id);
 	AlRosterBreaker breaker;
 
+	if (retry->override)
+		what = psprintf("is sent once more by your decision, with the same bytes%s, and may happen a second time: it goes out",
+						keyed ? " and the same key" : ", without a key that the destination honours");
 	if (tool->pause != NULL && tool->pause->sends)
 		return psprintf("%s when the pause is lifted%s: %s", what, same, al_words_pause(tool->pause));
 	if (tool->def->external)

@@ -132,7 +132,10 @@ al_words_observation(const AlStory *story, bool created, bool asked_again)
 							story->step == AL_STEP_LOOKUP ? psprintf(" %s", next_look(story)) : "");
 		case AL_STATUS_FAILED:
 			return psprintf("%s%s%s%s", again, subject, how_failed(story),
-							asked_again ? psprintf(" For a new one, call actionledger.supersede(" INT64_FORMAT ", …, 'why').", story->action_id) : "");
+							story->superseded_by != 0
+							? psprintf(" Action " INT64_FORMAT " has taken its place: call actionledger.result(" INT64_FORMAT ").",
+									   story->superseded_by, story->superseded_by)
+							: asked_again ? psprintf(" For a new one, call actionledger.supersede(" INT64_FORMAT ", …, 'why').", story->action_id) : "");
 	}
 	return subject;
 }

@@ -39,6 +39,7 @@ typedef struct AlStory
 	const char *approver;		/* who approves, in words */
 	const char *approval_reason;	/* NULL: nobody has to approve */
 	TimestampTz approve_by;		/* until when; 0: nobody has to any more */
+	int64		superseded_by;	/* the action that has taken the place of this one, which failed; 0: none */
 } AlStory;
 
 /* What kind of answer an action's state is, for a caller (interface: envelope). */

@@ -234,7 +234,7 @@ remedy(const AlWorkerSlot *slot)
 		case AL_WORKER_MISSING:
 			return "ALTER SYSTEM SET max_worker_processes = 16; -- or more, then restart the server";
 		case AL_WORKER_FENCED:
-			return "SELECT actionledger.resume_dispatch('copy', 'why'); -- or 'successor', when the other one never sends again";
+			return "SELECT actionledger.resume_dispatch('copy or successor', 'why'); -- copy: the other one goes on; successor: it never sends again";
 		case AL_WORKER_REFUSING:
 			if (strncmp(slot->detail, "table ", 6) == 0)
 				return psprintf("ALTER TABLE %.*s SET LOGGED;", (int) strcspn(slot->detail + 6, " "), slot->detail + 6);

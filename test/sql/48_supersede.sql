@@ -45,6 +45,11 @@ SELECT (evidence ->> 'superseded_by')::bigint = pg_temp.id('A#2') AS linked FROM
 SELECT pg_temp.refused('A#2');
 SELECT pg_temp.at('A#2', 'failed', 'rejected');
 SELECT pg_temp.again('A#2', 7);
+-- One that has failed says what has taken its place, so that nobody takes it for the last word.
+SET client_min_messages = error;
+SELECT observation LIKE '%Action ' || pg_temp.id('A#3') || ' has taken its place%' AS named FROM actionledger.perform('su_pay', '{"id": "A", "amount": 5}', 'A#2');
+RESET client_min_messages;
+SELECT actionledger.result(pg_temp.id('A#2')) #>> '{meta,observation}' LIKE '%result(' || pg_temp.id('A#3') || ')%' AS envelope_too;
 SELECT identity FROM actionledger.action WHERE action_id = pg_temp.id('A#3');
 -- A name that somebody has taken is passed over.
 SELECT status FROM actionledger.perform('su_pay', '{"id": "A", "amount": 1}', 'A#4');
