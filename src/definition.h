@@ -76,6 +76,7 @@ typedef struct AlLookupDef
 	char	   *path;			/* URI template after the base URL; NULL: the Location of an answer */
 	char	   *match;			/* jsonpath that selects the objects of this action */
 	char	   *list;			/* strict jsonpath of the array that it selects from; NULL: not from one */
+	bool		filters;		/* match has a filter: it does not take whatever it is given */
 	char	   *more;			/* jsonpath: there are more pages; NULL: none says so */
 	List	   *outcome;		/* of AlRule *, on a matched object; the tool's own where has_outcome is false */
 	bool		has_outcome;

@@ -86,6 +86,7 @@ al_definition_settle_lookup(AlPlace place, AlToolDef *tool)
 	if (lookup->authoritative)
 		check_list(al_place_member(place, "match"), lookup->match);
 	lookup->list = list_path(lookup->match);
+	lookup->filters = *find_filter(lookup->match) != '\0';
 	if (lookup->resend && !lookup->authoritative && lookup->absent == NULL)
 		al_definition_error(al_place_member(place, "resend"), "Say with \"absence\" what proves that there is no such object.",
 							"there is no send after an absence that nothing proves");

@@ -313,6 +313,12 @@ judge_object(Reading *reading, Jsonb *object)
 		context.rule = &rule;
 	}
 	outcome = al_classify(&evidence, &context);
+	/* Whatever comes is taken for the object: then it has to look like one. */
+	if (!tool->lookup->filters && answer.rule == NULL && tool->external_ref != NULL && answer.external_ref == NULL)
+	{
+		reading->found->category = "no_reference";
+		return;
+	}
 	reading->found->finding = finding_of(&outcome);
 	reading->found->category = outcome.verdict == AL_VERDICT_CONFIRMED ? "found" : outcome.category;
 	reading->found->external_ref = answer.external_ref;

@@ -400,6 +400,7 @@ lookup_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlTool 
 		{"several", "it is there more than once"},
 		{"definition_changed", "the tool was altered while the answer was on its way"},
 		{"others_open", "it shows one send as refused, and another may still be executed"},
+		{"no_reference", "the answer has no external_ref, so that it may be about something else"},
 		{"more_pages", "the answer is one page of several"},
 		{"unreadable", "the answer is no JSON of the expected form"},
 		{"match_not_an_object", "what match selects is no object"},

@@ -17,7 +17,7 @@ sub tool
 {
 	my ($name, %o) = @_;
 	my $request = $o{request} // 'GET /refunds?key={_key}';
-	my $lookup = qq(, "lookup": {"request": "$request", "match": "\$.data[*] ? (@.key == \$_key)", "every": "100ms", @{[ $o{absence} // '"absence": "authoritative", "resend": true' ]}});
+	my $lookup = qq(, "lookup": {"request": "$request", "match": "@{[ $o{match} // '$.data[*] ? (@.key == $_key)' ]}", "every": "100ms", @{[ $o{absence} // '"absence": "authoritative", "resend": true' ]}});
 	return refund_tool($node, name => $name, mode => 'unkeyed', do => $o{do} // 'close', timeout => $o{timeout},
 		options => qq("max_processing": "$o{processing}"$lookup));
 }
@@ -113,6 +113,15 @@ subtest 'what an answer that proves nothing tells is not asked after' => sub {
 		q("max_processing": "0s", "lookup": {"request": "GET {_location}", "match": "$.data[*]", "every": "100ms"}));
 	my $id = perform($node, 'accepted', 'accepted');
 	is(settle($node, $id, 'confirmed', 'none')->{confirmed_by}, 'lookup', 'one that was accepted is found where the answer said');
+};
+
+subtest 'an answer that is any object at all confirms nothing' => sub {
+	# An error with a status of 200, about what was never done.
+	tool('whatever', do => 'close_before', timeout => '300ms', processing => '0s', request => 'GET /refunds/{_key}?do=okfalse,okfalse', match => '$', absence => '"attempts": 2');
+	my $id = perform($node, 'whatever', 'whatever');
+	my $row = settle($node, $id, 'needs_reconciliation', 'review');
+	is_deeply([ map { $_->{category} } (attempts_of($node, $id))[ 1, 2 ] ], [ ('no_reference') x 2 ], 'it lacks the reference that such an object has');
+	is_deeply(sent_and_done($id), [ 1, 0 ], 'and nothing had been done');
 };
 
 $node->stop;
