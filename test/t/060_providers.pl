@@ -120,7 +120,7 @@ SQL
 sub play_lookup
 {
 	my $folder = PostgreSQL::Test::Utils::tempdir();
-	my %status = (pi_done => 'succeeded', pi_failed => 'failed', pi_none => undef);
+	my %status = (pi_done => 'succeeded', pi_failed => 'failed', pi_late => 'succeeded', pi_none => undef);
 	my $stripe = start_raw_server(sub {
 		my ($socket) = @_;
 		my ($head, $body) = ('', '');
@@ -137,6 +137,9 @@ sub play_lookup
 		}
 		my ($payment) = $head =~ m{^GET /v1/refunds\?limit=100&payment_intent=(\w+) HTTP} or return;
 		my @keys = -e "$folder/$payment" ? split /\n/, slurp_file("$folder/$payment") : ();
+		# The list shows a new refund late.
+		@keys = () if $payment eq 'pi_late' && !-e "$folder/looked";
+		append_to_file("$folder/looked", '.') if $payment eq 'pi_late';
 		my %seen;
 		my $json = encode_json({ object => 'list', has_more => JSON::PP::false,
 			data => [ { id => 're_other', status => 'succeeded', metadata => { al_key => 'another' } },
@@ -148,12 +151,14 @@ sub play_lookup
 
 	$node->safe_psql('postgres', 'DROP TRIGGER plan ON actionledger.action');
 	$node->safe_psql('postgres', qq{SELECT actionledger.alter_service('stripe', '{"base_url": "$stripe->{url}"}')});
-	$node->safe_psql('postgres', qq{SELECT actionledger.alter_tool('stripe_refund', jsonb_build_object('max_processing', '100ms', 'timeout', '2s', 'retry', '{"attempts": 2}'::jsonb, 'lookup', '$stripe_lookup'::jsonb || '{"every": "100ms", "attempts": 3}'))});
+	$node->safe_psql('postgres', qq{SELECT actionledger.alter_tool('stripe_refund', jsonb_build_object('max_processing', '100ms', 'timeout', '2s', 'connect_timeout', '2s', 'retry', '{"attempts": 2}'::jsonb, 'lookup', '$stripe_lookup'::jsonb || '{"every": "100ms", "attempts": 3}'))});
 	$id{$_} = $node->safe_psql('postgres', qq{SELECT action_id FROM actionledger.perform('stripe_refund', '{"refund_id": "$_", "payment_intent": "$_", "amount": 4250}')}) for sort keys %status;
 	my $row = settle($node, $id{pi_done}, 'confirmed', 'none');
 	is_deeply([ @$row{qw(confirmed_by external_ref result)} ], [ 'lookup', 're_pi_done', 'succeeded' ], 'found: confirmed, with its reference and state');
 	$row = settle($node, $id{pi_failed}, 'failed', 'none');
 	is($row->{error_code}, 'rejected', 'found failed: it did not happen');
+	$row = settle($node, $id{pi_late}, 'confirmed', 'none');
+	is_deeply([ @$row{qw(confirmed_by external_ref sends lookups)} ], [ 'lookup', 're_pi_late', 2, 2 ], 'found by the second lookup, which the first one has not made a failure');
 	$row = settle($node, $id{pi_none}, 'needs_reconciliation', 'review');
 	is_deeply([ @$row{qw(sends lookups known)} ], [ 2, 3, 'unknown' ], 'not found: a person decides');
 	is(scalar(split /\n/, slurp_file("$folder/pi_none")), 2, 'each was sent as often as its retry option says, with one key');
