@@ -10,6 +10,8 @@ use PostgreSQL::Test::Utils;
 
 my $secrets = PostgreSQL::Test::Utils::tempdir();
 my $node = start_server(conf => <<"CONF");
+shared_preload_libraries = 'actionledger, pg_stat_statements'
+pg_stat_statements.track = all
 actionledger.secret_directory = '$secrets'
 log_min_messages = debug5
 log_min_error_statement = debug5
@@ -19,6 +21,7 @@ track_activity_query_size = '100kB'
 wal_level = logical
 CONF
 my $p = start_provider();
+$node->safe_psql('postgres', 'CREATE EXTENSION pg_stat_statements');
 
 # Every secret has a text of its own to look for.
 my %text = (
@@ -203,6 +206,9 @@ for my $name ('../pay_token', 'a/b', '', 'a b', "pay_token\n")
 	$seen .= $node->safe_psql('postgres', 'SELECT actionledger.result(action_id) FROM actionledger.actions');
 	$seen .= $node->safe_psql('postgres', 'SELECT * FROM pg_stat_activity');
 	$seen .= $node->safe_psql('postgres', 'SELECT * FROM pg_file_settings');
+	my $statements = $node->safe_psql('postgres', 'SELECT query FROM pg_stat_statements');
+	like($statements, qr/actionledger\.perform/, 'pg_stat_statements has looked on');
+	$seen .= $statements;
 	my ($dump, $err) = run_command([ 'pg_dump', '--no-sync', '-d', $node->connstr('postgres') ]);
 	like($dump, qr/\{secret:pay_token\}/, 'the dump holds the references');
 	$node->stop;
@@ -216,7 +222,7 @@ for my $name ('../pay_token', 'a/b', '', 'a b', "pay_token\n")
 	for my $text (sort keys %hidden)
 	{
 		my $name = $hidden{$text};
-		is(index($seen, $text), -1, "$name: in no table, view, envelope, activity");
+		is(index($seen, $text), -1, "$name: in no table, view, envelope, activity, statistics of statements");
 		is(index($dump, $text), -1, "$name: not in a dump");
 		is(index($log, $text), -1, "$name: not in the log");
 	}
