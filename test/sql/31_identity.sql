@@ -20,6 +20,10 @@ SELECT identity FROM actionledger.perform('id_hash', '{"x": 1}', 'Ünïcode – 
 SELECT created FROM actionledger.perform('id_hash', '{"x": 2.0, "y": 1e0}');
 SELECT created FROM actionledger.perform('id_hash', '{"x": 2.1, "y": 1}');
 
+-- It is SHA-256 of the arguments as RFC 8785 has them, after the name of the tool.
+SELECT identity = 'id_hash:' || encode(sha256(convert_to('{"x":-0.5,"y":[1e+30,"é\u000f\n€",{"A":true,"a":null}]}', 'UTF8')), 'hex') AS canonical
+FROM actionledger.perform('id_hash', '{"y": [1000000000000000000000000000000, "\u00e9\u000F\u000a\u20ac", {"a": null, "A": true}], "x": -0.50}');
+
 -- Unique at a service, over its tools; free at another service, with another key.
 SELECT test.fails($$SELECT actionledger.perform('id_hash', '{"x": 1}', 'mine')$$);
 SELECT created FROM actionledger.perform('id_other', '{"x": 1}', 'mine');
