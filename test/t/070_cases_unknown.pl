@@ -350,16 +350,20 @@ subtest 'case 9: an outcome that is unknown for longer than its window waits for
 
 	# With a lookup: a last one after the downtime, however long that was; then the queue.
 	refund_tool($node, @asked, name => 'case9 asked', do => 'hang', timeout => '300ms', options => '"max_processing": "0s", ' . lookup(query => '&hide_ms=600000', every => '1h', more => '"window": "2s"'));
-	refund_tool($node, @asked, name => 'case9 found', do => 'hang', timeout => '300ms', options => '"max_processing": "0s", ' . lookup(query => '&hide_ms=600000', every => '1h', more => '"window": "2s"'));
+	refund_tool($node, @asked, name => 'case9 found', do => 'hang', timeout => '300ms', options => '"max_processing": "0s", ' . lookup(query => '&hide_ms=600000', every => '1d', more => '"window": "1h"'));
 	my ($asked, $found) = (perform($node, 'case9 asked', 'case9-asked'), perform($node, 'case9 found', 'case9-found'));
 	poll_sql($node, "SELECT bool_and(lookups > 0 AND claimed_by IS NULL) FROM actionledger.action WHERE action_id IN ($asked, $found)", 'both were looked up once');
 	$node->stop;
 	$node->start;
+	# Meanwhile the provider shows one of them.
+	$node->safe_psql('postgres', q{SELECT actionledger.alter_tool('case9 found', '{"lookup": {"request": "GET /refunds?key={_key}"}}')});
 	$node->safe_psql('postgres', "BEGIN; UPDATE actionledger.action SET created_at = created_at - interval '14 days', last_sent_at = last_sent_at - interval '14 days', lookup_ends_at = lookup_ends_at - interval '14 days' WHERE action_id IN ($asked, $found);
 	  UPDATE actionledger.due SET next_at = next_at - interval '14 days' WHERE action_id IN ($asked, $found); COMMIT");
 	my $last = settle($node, $asked, 'needs_reconciliation', 'review');
 	cmp_ok($last->{lookups}, '>=', 2, 'asked: a last lookup when it was long over');
 	is($node->safe_psql('postgres', "SELECT count(*) FROM actionledger.timeline WHERE action_id = $asked AND status = 'failed'"), '0', 'asked: and never failed');
+	$last = settle($node, $found, 'confirmed', 'none');
+	is_deeply([ $last->{confirmed_by}, $last->{lookups}, scalar(received($p, $found)), effects($p, $found) ], [ 'lookup', 2, 1, 1 ], 'found: by the last lookup, two weeks after its one send');
 };
 
 subtest 'case 10: an attempt without a response is on record, and attempts never overlap' => sub {

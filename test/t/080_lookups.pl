@@ -240,5 +240,34 @@ subtest 'by what an answer told: its reference, its Location' => sub {
 	like($row->{error_message}, qr/cannot be looked up: the location that an answer told is none at this service/, 'and the reason is told');
 };
 
+subtest 'by what the ledger knows of it: its number, its identity, its run, an argument' => sub {
+	my $input = q(input => '{"required": ["id"], "properties": {"id": {"type": "string"}}}');
+	my %by = (
+		argument => [ 'by_what', '{id}', 'GET /refunds?key={id}' ],
+		identity => [ 'by_what', 'it:{id}', 'GET /refunds?key={_identity}' ],
+		run => [ 'by_what', '{_run_id}', 'GET /refunds?key={_run_id}' ],
+		number => [ 'by_number', '{id}', undef ]);
+	my %id;
+
+	# Without a key the provider knows an operation by the header that names the action.
+	my $ledger = ((received($p, $node->safe_psql('postgres', 'SELECT min(action_id) FROM actionledger.action')))[0]{action}) =~ s{\d+$}{}r;
+	$by{number}[2] = "GET /refunds?op=$ledger\{_action_id}";
+	$node->safe_psql('postgres', qq{SELECT actionledger.create_service('by_what', '$p->{url}', '{"allow_private": true, "idempotency": {"form": "identity"}}'),
+	  actionledger.create_service('by_number', '$p->{url}', '{"allow_private": true, "idempotency": "none"}')});
+	for my $what (sort keys %by)
+	{
+		my ($service, $identity, $request) = @{ $by{$what} };
+		$node->safe_psql('postgres', qq{SELECT actionledger.create_tool('by $what', '$service', 'POST /unkeyed/refunds?do=close', 'irreversible', identity => '$identity', $input,
+		  options => '{"timeout": "400ms", "max_processing": "0s", "external_ref": "\$.id", "lookup": {"request": "$request", "match": "\$.data[*]", "every": "100ms", "attempts": 3}}')});
+		$id{$what} = $node->safe_psql('postgres', qq{SELECT action_id FROM actionledger.perform('by $what', '{"id": "by-$what"}', run_id => 'run-7')});
+	}
+	for my $what (sort keys %by)
+	{
+		my $row = settle($node, $id{$what}, 'confirmed', 'none');
+		is_deeply([ @$row{qw(confirmed_by sends)}, @{ sent_and_done($id{$what}) } ], [ 'lookup', 1, 1, 1 ], "by its $what: found, sent once, done once");
+	}
+	is_deeply([ map { (looked($p, $id{$_}))[0]{path} =~ s/^.*=//r =~ s{^\Q$ledger\E}{}r } qw(argument identity run number) ], [ 'by-argument', 'it%3Aby-identity', 'run-7', $id{number} ], 'the requests say so');
+};
+
 $node->stop;
 done_testing();

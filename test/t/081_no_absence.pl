@@ -40,6 +40,7 @@ sub verdicts
 
 my %answer = (
 	(map { ("status $_" => [ "status:$_", $_ >= 500 ? 'status_ambiguous' : 'lookup_refused' ]) } 400, 401, 403, 404, 410, 500, 502, 503),
+	'status 429' => [ 'status:429', 'throttled' ],
 	'status 202' => [ 'accepted', 'status_ambiguous' ],
 	'status 204' => [ 'status:204', 'unreadable' ],
 	'status 206' => [ 'status:206', 'status_ambiguous' ],

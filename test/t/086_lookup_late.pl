@@ -105,5 +105,21 @@ subtest 'what an outside executor has left open is looked up by the ledger' => s
 		't', 'after lease and max processing time');
 };
 
+subtest 'an executor that was given up reports success while it is looked up' => sub {
+	$node->safe_psql('postgres', q{SELECT actionledger.create_tool('late_hand', 'pay', 'refund it', 'irreversible', identity => '{id}', input => '{"required": ["id"], "properties": {"id": {"type": "string"}}}',
+	  options => ('{"transport": "external", "owner": "' || current_user || '", "timeout": "10s", "max_processing": "0s", "external_ref": "$.id",
+	    "lookup": {"request": "GET /refunds?key={_key}&do=late:2000", "match": "$.data[*] ? (@.key == $_key)", "absence": "authoritative", "every": "100ms"}}')::jsonb)});
+	my $id = $node->safe_psql('postgres', q{SELECT action_id FROM actionledger.perform('late_hand', '{"id": "late"}')});
+	my (undef, $token, $key) = split /\|/, $node->safe_psql('postgres', q{SELECT action_id, token, idempotency_key FROM actionledger.claim('late_hand', 1, '1s')});
+	HTTP::Tiny->new->post("$p->{url}/unkeyed/refunds", { content => '{"amount": 5}', headers => { 'Idempotency-Key' => $key } });
+	poll(sub { scalar(grep { $_->{ev} eq 'received' && $_->{op} eq "lookup:$key" } truth($p)) }, 'its lease is over, and it is looked up', 60);
+	is($node->safe_psql('postgres', qq{SELECT status FROM actionledger.report_outcome($id, 'confirmed', '{"token": $token, "external_ref": "by hand"}')}), 'confirmed', 'the late report confirms it');
+	is(recorded($id), 'confirmed found', 'the lookup is recorded, and agrees');
+	my $row = action_row($node, $id);
+	is_deeply([ @$row{qw(status external_ref)} ], [ 'confirmed', 'by hand' ], 'the first to be recorded stays');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM actionledger.conflicts WHERE action_id = $id"), '0', 'there is no conflict');
+	is(scalar(grep { $_->{ev} eq 'executed' && $_->{op} eq $key } truth($p)), 1, 'one effect');
+};
+
 $node->stop;
 done_testing();
