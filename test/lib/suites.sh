@@ -222,7 +222,7 @@ suite_isolation() {
 
 # Run the TAP file $1 within $2 seconds, and leave its counts in a file.
 run_perl() {
-	local name folder log status=0 start=$SECONDS
+	local name folder log figures status=0 start=$SECONDS
 	local -a counts
 
 	name=$(basename "$1" .pl)
@@ -236,7 +236,8 @@ run_perl() {
 	fi
 	read -r -a counts < <(count_tap "$log" "$status")
 	echo "${counts[*]}" >"$folder/counts"
-	echo "  ${1#test/}: ${counts[0]} passed, ${counts[1]} failed ($((SECONDS - start)) s)"
+	figures=$(sed -n 's/^ *# figures: /    /p' "$log")
+	echo "  ${1#test/}: ${counts[0]} passed, ${counts[1]} failed ($((SECONDS - start)) s)${figures:+$'\n'$figures}"
 }
 
 suite_tap() {

@@ -519,10 +519,10 @@ for my $kind (sort keys %wrong)
 {
 	is(scalar @{ $wrong{$kind} }, 0, "wrong $kind: none") or diag(join "\n", @{ $wrong{$kind} });
 }
-note("rows: @{[ scalar @rows ]}, cells: @{[ scalar @cells ]}, attempts: $count{attempts}");
-note("wrong $_: @{[ scalar @{ $wrong{$_} } ]}") for sort keys %wrong;
-note("cells in which the provider lies (left out of wrong rejected and wrong confirmed): $count{lies}");
-note("$_: $count{$_}") for sort grep { /^(verdict|status|unknown)/ } keys %count;
+note("figures: rows: @{[ scalar @rows ]}, cells: @{[ scalar @cells ]}, attempts: $count{attempts}");
+note("figures: wrong $_: @{[ scalar @{ $wrong{$_} } ]}") for sort keys %wrong;
+note("figures: cells in which the provider lies (left out of wrong rejected and wrong confirmed): $count{lies}");
+note("figures: $_: $count{$_}") for sort grep { /^(verdict|status|unknown)/ } keys %count;
 
 $node->stop;
 done_testing();

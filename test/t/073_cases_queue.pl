@@ -66,7 +66,7 @@ sub arrivals
 
 sub performs { my ($name) = @_; return qq{SELECT action_id FROM actionledger.perform('pay', '{"refund_id": "$name", "amount": 1}')} }
 
-subtest '32: calls that a cancelled statement has made' => sub {
+subtest 'case 32: calls that a cancelled statement has made' => sub {
 	my $sum = q{SELECT count(*) FROM generate_series(1, 55) i, LATERAL actionledger.perform('pay', jsonb_build_object('refund_id', '%s-' || i, 'amount', i))};
 	my ($out, $err) = script("SET statement_timeout = '1s'; WITH done AS (" . sprintf($sum, 'c32') . ") SELECT count, pg_sleep(60) FROM done");
 	like($err, qr/canceling statement due to statement timeout/, 'given 55 calls of a statement that is cancelled');
@@ -79,7 +79,7 @@ subtest '32: calls that a cancelled statement has made' => sub {
 	is(scalar keys %sent, 55, 'and nothing of the others');
 };
 
-subtest '34: rows that come while somebody sweeps' => sub {
+subtest 'case 34: rows that come while somebody sweeps' => sub {
 	my @writers = sessions(4, 25, sub { my ($s, $i) = @_; return performs("w34-$s-$i") });
 	my @sweepers = sessions(2, 40, sub { 'SELECT sum(n) FROM actionledger.reconcile()' });
 	ok($_->finish, 'a session ends well') for @writers, @sweepers;
@@ -87,7 +87,7 @@ subtest '34: rows that come while somebody sweeps' => sub {
 	is(scalar(grep { $_ == 1 } values %{ arrivals('w34') }), 100, 'then each has an outcome of its own, and was sent once');
 };
 
-subtest '37: a sweep shorter than the work' => sub {
+subtest 'case 37: a sweep shorter than the work' => sub {
 	my $id = perform($node, 'pay_slow', 'p37-1');
 	poll(sub { scalar received($p, $id) }, 'the request is under way');
 	my $sweeps = 0;
@@ -101,7 +101,7 @@ subtest '37: a sweep shorter than the work' => sub {
 	is(action_row($node, $id)->{status}, 'confirmed', 'and confirmed by its answer');
 };
 
-subtest '35, 38: the worker is killed after the request was received' => sub {
+subtest 'cases 35 and 38: the worker is killed after the request was received' => sub {
 	my %id = (hold => perform($node, 'hold', 'k35-1'), hold_keyed => perform($node, 'hold_keyed', 'k35-2'));
 	poll(sub { received($p, $id{hold}) && received($p, $id{hold_keyed}) }, 'both are received');
 	my ($attempt) = attempts_of($node, $id{hold});
@@ -120,7 +120,7 @@ subtest '35, 38: the worker is killed after the request was received' => sub {
 	is((attempts_of($node, $id{hold}))[0]{category}, 'worker_lost', 'the attempt says what became of it');
 };
 
-subtest '39: an error text with everything in it' => sub {
+subtest 'case 39: an error text with everything in it' => sub {
 	my @good = split /\n/, $node->safe_psql('postgres', q{
 		BEGIN;
 		SELECT action_id FROM actionledger.perform_many('pay', ARRAY(SELECT jsonb_build_object('refund_id', 'e39-' || i, 'amount', i) FROM generate_series(1, 9) i));
@@ -134,7 +134,7 @@ subtest '39: an error text with everything in it' => sub {
 	is($node->safe_psql('postgres', "SELECT body FROM actionledger.attempt WHERE action_id = $bad"), '\x' . unpack('H*', "it's\nnot 00\xff\"\\\""), 'with its text as it came');
 };
 
-subtest '40: rows that nobody announces' => sub {
+subtest 'case 40: rows that nobody announces' => sub {
 	$node->safe_psql('postgres', <<'SQL');
 CREATE TABLE orders (id text PRIMARY KEY);
 CREATE FUNCTION pay_order() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -154,7 +154,7 @@ SQL
 	is_deeply(arrivals('n40'), { map { ("n40-$_" => 1) } 1 .. 3 }, 'from a trigger, after a failed call, and without a wake-up: each once');
 };
 
-subtest '41: notifications in the way of commits' => sub {
+subtest 'case 41: notifications in the way of commits' => sub {
 	my @writers = sessions(8, 25, sub { my ($s, $i) = @_; return performs("q41-$s-$i") });
 	my $holders = q{SELECT (SELECT count(*) FROM actionledger.action WHERE args ->> 'refund_id' LIKE 'q41-%'), count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'object' AND l.classid = 'pg_database'::regclass
 		AND l.objid = 0 AND a.backend_type = 'client backend'};
@@ -171,7 +171,7 @@ subtest '41: notifications in the way of commits' => sub {
 	is($held, 0, 'then none of them takes the lock of the notification queue');
 };
 
-subtest '43: a backlog' => sub {
+subtest 'case 43: a backlog' => sub {
 	$node->safe_psql('postgres', 'ALTER DATABASE postgres SET actionledger.enabled = off');
 	poll_sql($node, "SELECT count(*) = 0 FROM actionledger.workers WHERE worker LIKE 'dispatcher%' AND pid IS NOT NULL", 'no dispatcher runs');
 	$node->safe_psql('postgres', q{SELECT count(*) FROM actionledger.perform_many('burst',
@@ -179,7 +179,7 @@ subtest '43: a backlog' => sub {
 	my $start = time;
 	$node->safe_psql('postgres', 'ALTER DATABASE postgres SET actionledger.enabled = on');
 	poll_sql($node, "SELECT count(*) = 0 FROM actionledger.due d JOIN actionledger.service s USING (service_id) WHERE s.name = 'narrow'", 'all are settled', 120);
-	diag(sprintf '5,000 actions in %.1f s', time - $start);
+	note(sprintf 'figures: 5,000 actions in %.1f s', time - $start);
 	is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT status || ' after ' || attempts, ', ') FROM actionledger.action WHERE args ->> 'refund_id' LIKE 'b43-%'"),
 		'confirmed after 1', 'given 5,000 prepared while nobody sends, none fails or is sent again from waiting');
 	my ($open, $most) = (0, 0);

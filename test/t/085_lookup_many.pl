@@ -48,7 +48,7 @@ cmp_ok(scalar(@arrived), '<=', $RATE * ($took + 1), 'and the rate over all of it
 
 my $lookups = $node->safe_psql('postgres', q{SELECT sum(lookups) FROM actionledger.action});
 my $found = $node->safe_psql('postgres', q{SELECT count(*) FROM actionledger.action WHERE confirmed_by = 'lookup'});
-diag(sprintf '%d unknown outcomes in %.1f s, all resolved after %.1f s: %d found done, %d proved absent and sent once more; %.2f lookups per action, %d requests, at most %d in a second; executed twice: 0',
+note(sprintf 'figures: %d unknown outcomes in %.1f s, all resolved after %.1f s: %d found done, %d proved absent and sent once more; %.2f lookups per action, %d requests, at most %d in a second; executed twice: 0',
 	$N, $sent, $took, $found, $N - $found, $lookups / $N, scalar @arrived, $most);
 
 $node->stop;
