@@ -1,5 +1,5 @@
 # What every send carries beside the frozen request: the action, the number of the
-# attempt, and a trace; and a Retry-After that is a date.
+# attempt, and a trace; a Retry-After that is a date; and a key that stands in the path.
 use strict;
 use warnings;
 use POSIX qw(strftime);
@@ -68,6 +68,16 @@ for my $name (qw(one two))
 	cmp_ok($node->safe_psql('postgres', "SELECT retry_after FROM actionledger.attempts WHERE action_id = $id{$name} AND attempt = 2") =~ s/^00:00:0//r, '>', 3, "$name: and on record");
 }
 is(scalar keys %trace, 2, 'two actions are two traces');
+
+# A destination that takes the key as the name of what is made.
+my $p = start_provider();
+refund_service($node, $p, name => 'named');
+refund_tool($node, name => 'put', service => 'named', request => 'PUT /keyed/refunds/{_key}?key_path&do=close,ok', base => '50ms', timeout => '10s');
+my $put = perform($node, 'put', 'put');
+my $row = settle($node, $put, 'confirmed', 'none');
+is_deeply([ map { $_->{path} =~ m{^/keyed/refunds/([^?]+)\?} } received($p, $put) ], [ ($row->{idempotency_key}) x 2 ], 'a key in the path: the same in both sends');
+is_deeply([ map { $_->{key} } received($p, $put) ], [ ($row->{idempotency_key}) x 2 ], 'and there the destination has read it');
+is("$row->{confirmed_by} " . effects($p, $put), 'replay 1', 'which answers the second with the first, and has done it once');
 
 $node->stop;
 done_testing();
