@@ -25,6 +25,7 @@
 #include "definition.h"
 #include "errors.h"
 #include "fence.h"
+#include "lookup.h"
 #include "readiness.h"
 #include "registry.h"
 #include "render.h"
@@ -55,6 +56,12 @@ static AlStatement update_service = {
 };
 static AlStatement select_service = {
 	"SELECT service_id, base_url, options FROM actionledger.service WHERE name = $1 FOR UPDATE", 1, {TEXTOID}
+};
+static AlStatement count_by_place = {
+	"SELECT split_part(a.url, '/', 1) || '//' || split_part(a.url, '/', 3) AS place, count(*) "
+	"FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.service s ON s.service_id = d.service_id "
+	"WHERE s.name = $1 AND NOT d.external AND a.next_step <> 'review' GROUP BY 1 ORDER BY 1",
+	1, {TEXTOID}
 };
 static AlStatement select_tools_of_service = {
 	"SELECT t.tool_id FROM actionledger.tool t JOIN actionledger.service s USING (service_id) "
@@ -132,6 +139,7 @@ static char *write_tool(const char *name, const char *service, const char *reque
 static void check_tool(AlTool *tool);
 static void check_transport(const AlTool *tool);
 static char *check_tools_of_service(const char *service);
+static void warn_of_stranded(const char *service, const char *origin);
 static char *readiness(const char *name);
 static int32 find_tool(const char *name);
 static AL_NORETURN void no_such_service(const char *name);
@@ -147,9 +155,10 @@ al_create_service(PG_FUNCTION_ARGS)
 	AlSession	session;
 	Datum		values[4];
 	char	   *told;
+	AlServiceDef *def;
 
 	check_name(name, "service");
-	(void) al_service_parse(name, base_url, options);
+	def = al_service_parse(name, base_url, options);
 
 	al_session_begin(&session, true);
 	values[0] = CStringGetTextDatum(name);
@@ -157,7 +166,10 @@ al_create_service(PG_FUNCTION_ARGS)
 	values[2] = JsonbPGetDatum(options);
 	values[3] = CStringGetTextDatum(creator);
 	if (al_statement_run(&insert_service, values, NULL) == 0)
+	{
 		write_service(name, base_url, options, PG_GETARG_BOOL(3));
+		warn_of_stranded(name, def->origin);
+	}
 	al_registry_changed();
 	CommandCounterIncrement();
 	al_registry_refresh();
@@ -181,7 +193,9 @@ al_alter_service(PG_FUNCTION_ARGS)
 	Jsonb	   *options;
 	JsonbValue	found;
 	bool		isnull;
+	bool		moves = false;
 	char	   *told;
+	AlServiceDef *def;
 
 	al_session_begin(&session, true);
 	if (al_statement_run(&select_service, &value, NULL) == 0)
@@ -198,12 +212,15 @@ al_alter_service(PG_FUNCTION_ARGS)
 					 errdetail("At \"/base_url\": not a string."),
 					 errhint("Give the absolute URL that the paths of its tools follow.")));
 		base_url = pnstrdup(found.val.string.val, found.val.string.len);
+		moves = true;
 		patch = DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(patch),
 												   CStringGetTextDatum("base_url")));
 	}
 	options = al_merge_patch(options, patch);
-	(void) al_service_parse(name, base_url, options);
+	def = al_service_parse(name, base_url, options);
 	write_service(name, base_url, options, true);
+	if (moves)
+		warn_of_stranded(name, def->origin);
 	al_registry_changed();
 	CommandCounterIncrement();
 	al_registry_refresh();
@@ -488,6 +505,25 @@ check_transport(const AlTool *tool)
 				 errmsg("the transport of tool \"%s\" cannot change now", tool->name),
 				 errdetail(INT64_FORMAT " of its actions are live and were prepared for the other one.", al_column_int8(0, 1)),
 				 errhint("Wait until they have come to rest, or cancel them; or define another tool.")));
+}
+
+/* Warns of live actions that were made for another place than the service is at now. */
+static void
+warn_of_stranded(const char *service, const char *origin)
+{
+	Datum		value = CStringGetTextDatum(service);
+	int			n = (int) al_statement_run(&count_by_place, &value, NULL);
+
+	for (int i = 0; i < n; i++)
+	{
+		char	   *place = al_column_text(i, 1);
+
+		if (!al_lookup_same_origin(place, origin))
+			ereport(WARNING,
+					(errmsg("service \"%s\" has moved, and " INT64_FORMAT " of its live actions stay with %s", service, al_column_int8(i, 2), place),
+					 errdetail("Their requests were made for it. They go nowhere else, and are blocked (foreign_origin) when they are due."),
+					 errhint("To have them sent, alter base_url back; else cancel them, and call actionledger.supersede() for new ones.")));
+	}
 }
 
 /* Checks the tools of a service that has changed; says which of them are not ready, in the caller's memory. */

@@ -46,9 +46,7 @@ SELECT pg_temp.refused('A#2');
 SELECT pg_temp.at('A#2', 'failed', 'rejected');
 SELECT pg_temp.again('A#2', 7);
 -- One that has failed says what has taken its place, so that nobody takes it for the last word.
-SET client_min_messages = error;
 SELECT observation LIKE '%Action ' || pg_temp.id('A#3') || ' has taken its place%' AS named FROM actionledger.perform('su_pay', '{"id": "A", "amount": 5}', 'A#2');
-RESET client_min_messages;
 SELECT actionledger.result(pg_temp.id('A#2')) #>> '{meta,observation}' LIKE '%result(' || pg_temp.id('A#3') || ')%' AS envelope_too;
 SELECT identity FROM actionledger.action WHERE action_id = pg_temp.id('A#3');
 -- A name that somebody has taken is passed over.
@@ -104,6 +102,11 @@ UPDATE actionledger.action a SET status = 'failed', next_step = 'none' FROM acti
 DELETE FROM actionledger.due d USING actionledger.action a WHERE a.action_id = d.action_id AND a.status = 'failed';
 SELECT regexp_replace(s.message, 'action \d+', 'action N') FROM actionledger.actions a, actionledger.supersede(a.action_id, '{"id": "K"}', 'again') s WHERE a.tool IN ('su_colon', 'su_dash') ORDER BY a.tool;
 SELECT test.fails(format('SELECT actionledger.supersede(%s, ''{"id": "K"}'', ''again'')', action_id)) FROM actionledger.actions WHERE tool = 'su_bare';
+-- A service that moves to another host says what stays behind; another spelling of the same is none.
+SET client_min_messages = warning;
+SELECT actionledger.alter_service('su_dash', '{"base_url": "https://elsewhere.example.invalid"}');
+SELECT actionledger.alter_service('su_dash', '{"base_url": "https://API.example.invalid:443/v2"}');
+SET client_min_messages = error;
 -- The tool is gone.
 SELECT actionledger.drop_tool('su_pay', true);
 SELECT left(pg_temp.refused('B'), 33);
