@@ -37,6 +37,7 @@ static void put_row(ReturnSetInfo *result, const char *worker, const char *state
 					Datum services, const AlWorkerSlot *slot, const char *detail, const char *what_to_do);
 static void put_launcher(ReturnSetInfo *result);
 static void put_missing(ReturnSetInfo *result);
+static bool switched_on(void);
 static bool has_room(void);
 static void put_dispatcher(ReturnSetInfo *result, const AlWorkerSlot *slot);
 static const char *remedy(const AlWorkerSlot *slot);
@@ -137,8 +138,7 @@ al_workers_trouble(int32 service_id)
 		return NULL;
 	if (!room)
 		return pstrdup("actionledger.max_workers dispatchers are running, in other databases");
-	/* What this session has may be older than what is set. */
-	if (!al_enabled && al_database_wish(MyDatabaseId) != AL_DATABASE_ON)
+	if (!switched_on())
 		return pstrdup("actionledger.enabled is off for this database");
 	return NULL;
 }
@@ -178,18 +178,27 @@ put_missing(ReturnSetInfo *result)
 		detail = "actionledger.max_workers dispatchers are running, in other databases";
 		what_to_do = "ALTER SYSTEM SET actionledger.max_workers = 32; -- or more, then restart the server";
 	}
-	else if (!al_enabled && ArrayGetNItems(ARR_NDIM(DatumGetArrayTypeP(services)), ARR_DIMS(DatumGetArrayTypeP(services))) == 0)
+	else if (!switched_on() && ArrayGetNItems(ARR_NDIM(DatumGetArrayTypeP(services)), ARR_DIMS(DatumGetArrayTypeP(services))) == 0)
 	{
 		detail = "no service has been created here";
 		what_to_do = "SELECT actionledger.create_service('name', 'https://api.example.com');";
 	}
-	else if (!al_enabled)
+	else if (!switched_on())
 	{
-		detail = "actionledger.enabled is off for this database, or was when this session began";
+		detail = "actionledger.enabled is off for this database";
 		what_to_do = psprintf("ALTER DATABASE %s SET actionledger.enabled = on;",
 							  quote_identifier(get_database_name(MyDatabaseId)));
 	}
 	put_row(result, "dispatcher 0", "missing", 0, 0, services, NULL, detail, what_to_do);
+}
+
+/* Tells whether dispatchers are to run here: as it is set now, which may be newer than what this session has. */
+static bool
+switched_on(void)
+{
+	AlDatabaseWish wish = al_database_wish(MyDatabaseId);
+
+	return wish == AL_DATABASE_ON || (wish != AL_DATABASE_OFF && al_enabled);
 }
 
 /* Tells whether one more dispatcher could be started. */

@@ -75,6 +75,8 @@ subtest 'several databases' => sub {
 		'off: a pool that goes on performing does not start worker after worker');
 	is(state_in($node, 'shop')->{state}, 'missing', 'off: workers says that nobody is there');
 	like(state_in($node, 'shop')->{detail} // '', qr/enabled is off/, 'off: and why');
+	is($node->safe_psql('shop', q{SET actionledger.enabled = on; SELECT detail FROM actionledger.workers WHERE worker = 'dispatcher 0'}),
+		'actionledger.enabled is off for this database', 'off: to a session that began before, too');
 	my ($out, $err);
 	$node->psql('shop', q{SELECT action_id FROM actionledger.perform('refund', '{"refund_id": "RF-OFF", "amount": 1}')}, stdout => \$out, stderr => \$err);
 	like($err, qr/WARNING: .*nobody is there to send it/, 'off: perform warns');
