@@ -12,6 +12,7 @@
 #include "canonical.h"
 #include "errors.h"
 #include "render_internal.h"
+#include "rules/form.h"
 #include "rules/text_template.h"
 
 /* A form as it grows. */
@@ -38,7 +39,7 @@ static bool is_listed(const List *names, const JsonbValue *name);
 static void append_form(Form *form, const JsonbValue *value);
 static void append_form_members(Form *form, const JsonbValue *object);
 static void truncate_name(Form *form, int len);
-static void append_form_text(StringInfo out, const char *text, int len);
+static void take(void *sink, const char *bytes, size_t len);
 
 void
 al_render_body(const AlToolDef *tool, const AlRenderContext *context,
@@ -265,7 +266,9 @@ append_form(Form *form, const JsonbValue *value)
 {
 	StringInfo	out = form->out;
 	int			name_len = form->name.len;
+	const char *utf8;
 	char	   *text;
+	int			len;
 
 	check_stack_depth();
 	if (al_option_is_object(value))
@@ -277,19 +280,16 @@ append_form(Form *form, const JsonbValue *value)
 
 		for (int i = 0; JsonbIteratorNext(&it, &element, true) == WJB_ELEM; i++)
 		{
-			appendStringInfo(&form->name, "[%d]", i);
+			al_form_element(i, take, &form->name);
 			append_form(form, &element);
 			truncate_name(form, name_len);
 		}
 	}
 	else
 	{
-		if (out->len > 0)
-			appendStringInfoChar(out, '&');
-		appendBinaryStringInfo(out, form->name.data, form->name.len);
-		appendStringInfoChar(out, '=');
 		text = al_render_scalar(value);
-		append_form_text(out, text, strlen(text));
+		utf8 = al_utf8(text, strlen(text), &len);
+		al_form_field(out->len == 0, form->name.data, form->name.len, utf8, len, take, out);
 		pfree(text);
 		check_size(form->tool, out, form->max);
 	}
@@ -303,15 +303,14 @@ append_form_members(Form *form, const JsonbValue *object)
 	int			name_len = form->name.len;
 	JsonbValue	key;
 	JsonbValue	value;
+	const char *utf8;
+	int			len;
 
 	while (JsonbIteratorNext(&it, &key, true) == WJB_KEY)
 	{
 		(void) JsonbIteratorNext(&it, &value, true);
-		if (name_len > 0)
-			appendStringInfoChar(&form->name, '[');
-		append_form_text(&form->name, key.val.string.val, key.val.string.len);
-		if (name_len > 0)
-			appendStringInfoChar(&form->name, ']');
+		utf8 = al_utf8(key.val.string.val, key.val.string.len, &len);
+		al_form_member(name_len > 0, utf8, len, take, &form->name);
 		append_form(form, &value);
 		truncate_name(form, name_len);
 	}
@@ -324,27 +323,9 @@ truncate_name(Form *form, int len)
 	form->name.data[len] = '\0';
 }
 
-/* Append text in the URL standard's application/x-www-form-urlencoded of its UTF-8. */
+/* Takes the bytes of a form or of a name. */
 static void
-append_form_text(StringInfo out, const char *text, int len)
+take(void *sink, const char *bytes, size_t len)
 {
-	static const char hex[] = "0123456789ABCDEF";
-	const char *utf8 = al_utf8(text, len, &len);
-
-	for (int i = 0; i < len; i++)
-	{
-		unsigned char c = (unsigned char) utf8[i];
-
-		if (c == ' ')
-			appendStringInfoChar(out, '+');
-		else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-				 c == '*' || c == '-' || c == '.' || c == '_')
-			appendStringInfoChar(out, c);
-		else
-		{
-			appendStringInfoChar(out, '%');
-			appendStringInfoChar(out, hex[c >> 4]);
-			appendStringInfoChar(out, hex[c & 15]);
-		}
-	}
+	appendBinaryStringInfo(sink, bytes, (int) len);
 }
