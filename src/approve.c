@@ -221,7 +221,12 @@ approve(int64 action_id, Oid caller, const char *note, const char *seen_hash)
 	standing->approve_by = 0;
 	decision = al_judge_due(standing, tool, now);
 	if (decision.step != AL_STEP_SEND)
-		elog(ERROR, "approved action " INT64_FORMAT " is to be sent, not \"%s\"", action_id, al_step_name(decision.step));
+		ereport(ERROR,
+				(errcode(AL_ERR_APPROVAL_INVALID),
+				 errmsg("action " INT64_FORMAT " is not to be sent any more", action_id),
+				 errdetail("Approved, it would be %s (%s). Nothing was approved or sent.", al_status_name(decision.status),
+						   decision.error_code ? decision.error_code : al_step_name(decision.step)),
+				 errhint("Propose it anew if it is still wanted; actionledger.reconcile() records what has become of this one.")));
 	al_judge_move(standing, tool, &decision, now, &move);
 	move.next_at = Max(now, waiting.not_before);
 	al_ledger_move(&move, 1, now);

@@ -134,6 +134,12 @@ SELECT status, next_step, test.plain(message) FROM actionledger.approve(pg_temp.
 RESET ROLE;
 SELECT pg_temp.state('ap_object:later');
 SELECT approve_by = expires_at AS ends_with_it FROM actionledger.action WHERE identity = 'ap_object:soon';
+-- A clock that is set moves the former and not the latter.
+UPDATE actionledger.action SET expires_at = now() - interval '1 s' WHERE identity = 'ap_object:soon';
+SET ROLE regress_al_bob;
+SELECT test.fails(format('SELECT actionledger.approve(%s)', pg_temp.id('ap_object:soon')));
+RESET ROLE;
+SELECT pg_temp.state('ap_object:soon');
 
 -- Several at once: all, or none.
 SELECT count(*) FROM generate_series(1, 4) i, LATERAL pg_temp.pay('ap_object', 'many' || i);
