@@ -30,6 +30,7 @@
 
 #include "authority.h"
 #include "check.h"
+#include "json_write.h"
 
 #define CODE_MAX 63
 #define MESSAGE_MAX 500
@@ -41,7 +42,6 @@ static Jsonb *call(Oid function, const AlProposal *proposal, const char *identit
 static void check_may_execute(Oid function, const char *name);
 static void name_check(void *arg);
 static Jsonb *context_of(const AlProposal *proposal, const char *identity);
-static void put_text(JsonbParseState **state, const char *key, const char *text);
 static bool read_answer(Jsonb *said, AlCheckAnswer *answer);
 
 /* Checks the definition of a check. */
@@ -209,47 +209,20 @@ static Jsonb *
 context_of(const AlProposal *proposal, const char *identity)
 {
 	JsonbParseState *state = NULL;
-	JsonbValue	value = {.type = jbvNull};
 
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	put_text(&state, "requester", al_role_name(proposal->requester));
-	put_text(&state, "session_user", al_role_name(proposal->session_user));
-	put_text(&state, "actor", proposal->actor);
-	put_text(&state, "run_id", proposal->run_id);
-	put_text(&state, "identity", identity);
-	put_text(&state, "tool", proposal->tool->name);
-	put_text(&state, "service", proposal->tool->service->name);
-	put_text(&state, "step", NULL);
+	al_json_text(&state, "requester", al_role_name(proposal->requester));
+	al_json_text(&state, "session_user", al_role_name(proposal->session_user));
+	al_json_text(&state, "actor", proposal->actor);
+	al_json_text(&state, "run_id", proposal->run_id);
+	al_json_text(&state, "identity", identity);
+	al_json_text(&state, "tool", proposal->tool->name);
+	al_json_text(&state, "service", proposal->tool->service->name);
 	if (proposal->has_step)
-	{
-		value.type = jbvString;
-		value.val.string.val = "step";
-		value.val.string.len = 4;
-		pushJsonbValue(&state, WJB_KEY, &value);
-		value.type = jbvNumeric;
-		value.val.numeric = int64_to_numeric(proposal->step);
-		pushJsonbValue(&state, WJB_VALUE, &value);
-	}
-	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
-}
-
-/* Puts a text member, null for NULL. */
-static void
-put_text(JsonbParseState **state, const char *key, const char *text)
-{
-	JsonbValue	value = {.type = jbvString};
-
-	value.val.string.val = unconstify(char *, key);
-	value.val.string.len = (int) strlen(key);
-	pushJsonbValue(state, WJB_KEY, &value);
-	if (text == NULL)
-		value.type = jbvNull;
+		al_json_int(&state, "step", proposal->step);
 	else
-	{
-		value.val.string.val = unconstify(char *, text);
-		value.val.string.len = (int) strlen(text);
-	}
-	pushJsonbValue(state, WJB_VALUE, &value);
+		al_json_text(&state, "step", NULL);
+	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 }
 
 /* Reads what a check returned: null, or an object with a code and a message and no more; false for anything else. */

@@ -16,6 +16,7 @@
 #include "approval.h"
 #include "authority.h"
 #include "envelope.h"
+#include "json_write.h"
 #include "session.h"
 #include "words.h"
 
@@ -48,10 +49,6 @@ static AlStatement select_action = {
 
 static void read_story(AlStory *story);
 static bool nothing_moves(const AlStory *story, bool claimed);
-static void put_string(JsonbParseState **state, const char *key, const char *value);
-static void put_int(JsonbParseState **state, const char *key, int64 value);
-static void put_bool(JsonbParseState **state, const char *key, bool value);
-static void put_key(JsonbParseState **state, const char *key);
 static List *left_out(bool truncated);
 static void put_data(JsonbParseState **state, const AlStory *story, AlAsked asked);
 static void put_error(JsonbParseState **state, const char *code, const char *message);
@@ -94,7 +91,7 @@ al_envelope_asked(int64 action_id, Oid role, AlAsked asked, AlSeen *seen)
 		meta.retry_at = strcmp(advice.advice, "wait") == 0 ? story.next_at : 0;
 		meta.left_out = left_out(al_column_bool(0, 23));
 		pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-		put_bool(&state, "ok", advice.code == NULL);
+		al_json_bool(&state, "ok", advice.code == NULL);
 		put_data(&state, &story, asked);
 		put_error(&state, advice.code, advice.message);
 		put_meta(&state, &meta);
@@ -119,8 +116,8 @@ al_envelope_refused(const AlRefusal *refusal)
 	};
 
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	put_bool(&state, "ok", false);
-	put_string(&state, "data", NULL);
+	al_json_bool(&state, "ok", false);
+	al_json_text(&state, "data", NULL);
 	put_error(&state, al_refusal_code(refusal->sqlstate), refusal->message);
 	put_meta(&state, &meta);
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
@@ -215,18 +212,18 @@ put_data(JsonbParseState **state, const AlStory *story, AlAsked asked)
 	bool		isnull;
 	Datum		result = al_column(0, 18, &isnull);
 
-	put_key(state, "data");
+	al_json_key(state, "data");
 	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
-	put_int(state, "action_id", story->action_id);
-	put_string(state, "tool", story->tool);
-	put_string(state, "identity", story->identity);
-	put_string(state, "idempotency_key", al_column_text(0, 4));
-	put_string(state, "status", al_status_name(story->status));
-	put_string(state, "next_step", al_step_name(story->step));
-	put_string(state, "external_ref", story->external_ref);
-	put_int(state, "attempts", al_column_int4(0, 14));
-	put_bool(state, "created", asked == AL_ASKED_CREATED);
-	put_key(state, "result");
+	al_json_int(state, "action_id", story->action_id);
+	al_json_text(state, "tool", story->tool);
+	al_json_text(state, "identity", story->identity);
+	al_json_text(state, "idempotency_key", al_column_text(0, 4));
+	al_json_text(state, "status", al_status_name(story->status));
+	al_json_text(state, "next_step", al_step_name(story->step));
+	al_json_text(state, "external_ref", story->external_ref);
+	al_json_int(state, "attempts", al_column_int4(0, 14));
+	al_json_bool(state, "created", asked == AL_ASKED_CREATED);
+	al_json_key(state, "result");
 	if (isnull)
 	{
 		JsonbValue	null = {.type = jbvNull};
@@ -257,13 +254,13 @@ put_error(JsonbParseState **state, const char *code, const char *message)
 {
 	if (code == NULL)
 	{
-		put_string(state, "error", NULL);
+		al_json_text(state, "error", NULL);
 		return;
 	}
-	put_key(state, "error");
+	al_json_key(state, "error");
 	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
-	put_string(state, "code", code);
-	put_string(state, "message", message);
+	al_json_text(state, "code", code);
+	al_json_text(state, "message", message);
 	pushJsonbValue(state, WJB_END_OBJECT, NULL);
 }
 
@@ -273,20 +270,20 @@ put_meta(JsonbParseState **state, const Meta *meta)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
-	put_key(state, "meta");
+	al_json_key(state, "meta");
 	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
-	put_string(state, "advice", meta->advice);
-	put_string(state, "observation", with_left_out(meta));
-	put_string(state, "confirmed_by", meta->confirmed_by);
-	put_string(state, "as_of", al_words_time(now));
-	put_key(state, "findings");
+	al_json_text(state, "advice", meta->advice);
+	al_json_text(state, "observation", with_left_out(meta));
+	al_json_text(state, "confirmed_by", meta->confirmed_by);
+	al_json_text(state, "as_of", al_words_time(now));
+	al_json_key(state, "findings");
 	put_findings(state, meta->findings);
-	put_key(state, "left_out");
+	al_json_key(state, "left_out");
 	put_strings(state, meta->left_out);
 	if (meta->retry_at != 0 && meta->retry_at != DT_NOEND)
-		put_int(state, "retry_after_s", Max(1, (TimestampDifferenceMilliseconds(now, meta->retry_at) + 999) / 1000));
+		al_json_int(state, "retry_after_s", Max(1, (TimestampDifferenceMilliseconds(now, meta->retry_at) + 999) / 1000));
 	else
-		put_string(state, "retry_after_s", NULL);
+		al_json_text(state, "retry_after_s", NULL);
 	pushJsonbValue(state, WJB_END_OBJECT, NULL);
 }
 
@@ -319,10 +316,10 @@ put_findings(JsonbParseState **state, List *findings)
 		const AlFinding *finding = lfirst(cell);
 
 		pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
-		put_string(state, "at", finding->at);
-		put_string(state, "got", finding->got);
-		put_string(state, "want", finding->want);
-		put_string(state, "suggest", finding->suggest);
+		al_json_text(state, "at", finding->at);
+		al_json_text(state, "got", finding->got);
+		al_json_text(state, "want", finding->want);
+		al_json_text(state, "suggest", finding->suggest);
 		pushJsonbValue(state, WJB_END_OBJECT, NULL);
 	}
 	return pushJsonbValue(state, WJB_END_ARRAY, NULL);
@@ -344,53 +341,4 @@ put_strings(JsonbParseState **state, List *strings)
 		pushJsonbValue(state, WJB_ELEM, &value);
 	}
 	pushJsonbValue(state, WJB_END_ARRAY, NULL);
-}
-
-/* Puts a member's name. */
-static void
-put_key(JsonbParseState **state, const char *key)
-{
-	JsonbValue	value = {.type = jbvString};
-
-	value.val.string.val = unconstify(char *, key);
-	value.val.string.len = (int) strlen(key);
-	pushJsonbValue(state, WJB_KEY, &value);
-}
-
-/* Puts a string member, null for NULL. */
-static void
-put_string(JsonbParseState **state, const char *key, const char *text)
-{
-	JsonbValue	value = {.type = jbvNull};
-
-	put_key(state, key);
-	if (text != NULL)
-	{
-		value.type = jbvString;
-		value.val.string.val = unconstify(char *, text);
-		value.val.string.len = (int) strlen(text);
-	}
-	pushJsonbValue(state, WJB_VALUE, &value);
-}
-
-/* Puts a number member. */
-static void
-put_int(JsonbParseState **state, const char *key, int64 number)
-{
-	JsonbValue	value = {.type = jbvNumeric};
-
-	put_key(state, key);
-	value.val.numeric = int64_to_numeric(number);
-	pushJsonbValue(state, WJB_VALUE, &value);
-}
-
-/* Puts a boolean member. */
-static void
-put_bool(JsonbParseState **state, const char *key, bool truth)
-{
-	JsonbValue	value = {.type = jbvBool};
-
-	put_key(state, key);
-	value.val.boolean = truth;
-	pushJsonbValue(state, WJB_VALUE, &value);
 }

@@ -22,6 +22,7 @@
 
 #include "check.h"
 #include "errors.h"
+#include "json_write.h"
 #include "perform.h"
 #include "session.h"
 #include "settings.h"
@@ -476,30 +477,12 @@ put_item(ReturnSetInfo *result, const BulkItem *item)
 static Datum
 error_json(const ErrorData *error)
 {
-	const char *pairs[4][2] = {
-		{"code", unpack_sql_state(error->sqlerrcode)},
-		{"message", error->message},
-		{"detail", error->detail},
-		{"hint", error->hint}
-	};
 	JsonbParseState *state = NULL;
-	JsonbValue	value;
 
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	for (int i = 0; i < 4; i++)
-	{
-		value.type = jbvString;
-		value.val.string.val = unconstify(char *, pairs[i][0]);
-		value.val.string.len = (int) strlen(pairs[i][0]);
-		pushJsonbValue(&state, WJB_KEY, &value);
-		if (pairs[i][1] == NULL)
-			value.type = jbvNull;
-		else
-		{
-			value.val.string.val = i == 0 ? pstrdup(pairs[i][1]) : unconstify(char *, pairs[i][1]);
-			value.val.string.len = (int) strlen(value.val.string.val);
-		}
-		pushJsonbValue(&state, WJB_VALUE, &value);
-	}
+	al_json_text(&state, "code", pstrdup(unpack_sql_state(error->sqlerrcode)));
+	al_json_text(&state, "message", error->message);
+	al_json_text(&state, "detail", error->detail);
+	al_json_text(&state, "hint", error->hint);
 	return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
 }

@@ -17,6 +17,7 @@
 #include "utils/jsonb.h"
 
 #include "errors.h"
+#include "json_write.h"
 #include "registry.h"
 #include "schema_internal.h"
 #include "session.h"
@@ -53,9 +54,6 @@ static void put_schema(JsonbParseState **state, const AlTool *tool);
 static void put_properties(JsonbParseState **state, const JsonbValue *root, List *names);
 static void put_annotations(JsonbParseState **state, const AlTool *tool);
 static char *description_of(const AlTool *tool);
-static void put_key(JsonbParseState **state, const char *key);
-static void put_text(JsonbParseState **state, const char *key, const char *text);
-static void put_bool(JsonbParseState **state, const char *key, bool truth);
 
 /* tool_specs(format) */
 Datum
@@ -79,7 +77,7 @@ al_tool_specs(PG_FUNCTION_ARGS)
 	if (shape == SHAPE_MCP)
 	{
 		pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-		put_key(&state, "tools");
+		al_json_key(&state, "tools");
 	}
 	result = pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
 	for (int i = 0; i < n; i++)
@@ -142,13 +140,13 @@ put_tool(JsonbParseState **state, const AlTool *tool, Shape shape)
 	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
 	if (shape == SHAPE_OPENAI)
 	{
-		put_text(state, "type", "function");
-		put_key(state, "function");
+		al_json_text(state, "type", "function");
+		al_json_key(state, "function");
 		pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
 	}
-	put_text(state, "name", tool->name);
-	put_text(state, "description", description_of(tool));
-	put_key(state, shapes[shape].schema_key);
+	al_json_text(state, "name", tool->name);
+	al_json_text(state, "description", description_of(tool));
+	al_json_key(state, shapes[shape].schema_key);
 	put_schema(state, tool);
 	if (shape == SHAPE_MCP)
 		put_annotations(state, tool);
@@ -173,10 +171,10 @@ put_schema(JsonbParseState **state, const AlTool *tool)
 	al_schema_root(tool->def->input, &root);
 	al_schema_declared(&root, &root, &declared);
 	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
-	put_text(state, "type", "object");
+	al_json_text(state, "type", "object");
 	put_properties(state, &root, declared.names);
 	if (!al_schema_get(&root, "additionalProperties", &value))
-		put_bool(state, "additionalProperties", declared.open);
+		al_json_bool(state, "additionalProperties", declared.open);
 	it = JsonbIteratorInit(root.val.binary.data);
 	(void) JsonbIteratorNext(&it, &key, true);
 	while (JsonbIteratorNext(&it, &key, true) == WJB_KEY)
@@ -199,11 +197,11 @@ put_properties(JsonbParseState **state, const JsonbValue *root, List *names)
 	bool		has = al_schema_get(root, "properties", &properties);
 	ListCell   *cell;
 
-	put_key(state, "properties");
+	al_json_key(state, "properties");
 	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
 	foreach(cell, names)
 	{
-		put_key(state, lfirst(cell));
+		al_json_key(state, lfirst(cell));
 		if (has && al_schema_get(&properties, lfirst(cell), &value))
 			pushJsonbValue(state, WJB_VALUE, &value);
 		else
@@ -221,12 +219,12 @@ put_annotations(JsonbParseState **state, const AlTool *tool)
 {
 	AlActionType type = tool->def->type;
 
-	put_key(state, "annotations");
+	al_json_key(state, "annotations");
 	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
-	put_bool(state, "readOnlyHint", type == AL_TYPE_READ_ONLY);
-	put_bool(state, "destructiveHint", type != AL_TYPE_READ_ONLY);
-	put_bool(state, "idempotentHint", type == AL_TYPE_READ_ONLY || type == AL_TYPE_IDEMPOTENT);
-	put_bool(state, "openWorldHint", true);
+	al_json_bool(state, "readOnlyHint", type == AL_TYPE_READ_ONLY);
+	al_json_bool(state, "destructiveHint", type != AL_TYPE_READ_ONLY);
+	al_json_bool(state, "idempotentHint", type == AL_TYPE_READ_ONLY || type == AL_TYPE_IDEMPOTENT);
+	al_json_bool(state, "openWorldHint", true);
 	pushJsonbValue(state, WJB_END_OBJECT, NULL);
 }
 
@@ -243,38 +241,4 @@ description_of(const AlTool *tool)
 	if (tool->def->summary != NULL)
 		return pstrdup(tool->def->summary);
 	return psprintf("%s %s at %s", tool->def->method, tool->def->path, tool->service->name);
-}
-
-/* Puts a member's name. */
-static void
-put_key(JsonbParseState **state, const char *key)
-{
-	JsonbValue	value = {.type = jbvString};
-
-	value.val.string.val = unconstify(char *, key);
-	value.val.string.len = (int) strlen(key);
-	pushJsonbValue(state, WJB_KEY, &value);
-}
-
-/* Puts a string. */
-static void
-put_text(JsonbParseState **state, const char *key, const char *text)
-{
-	JsonbValue	value = {.type = jbvString};
-
-	put_key(state, key);
-	value.val.string.val = unconstify(char *, text);
-	value.val.string.len = (int) strlen(text);
-	pushJsonbValue(state, WJB_VALUE, &value);
-}
-
-/* Puts a boolean. */
-static void
-put_bool(JsonbParseState **state, const char *key, bool truth)
-{
-	JsonbValue	value = {.type = jbvBool};
-
-	put_key(state, key);
-	value.val.boolean = truth;
-	pushJsonbValue(state, WJB_VALUE, &value);
 }
