@@ -27,6 +27,7 @@
 #include "ledger.h"
 #include "session.h"
 #include "wakeup.h"
+#include "verb.h"
 #include "words.h"
 
 PG_FUNCTION_INFO_V1(al_approve);
@@ -384,14 +385,7 @@ action_argument(FunctionCallInfo fcinfo, const char *verb)
 static Datum
 decided_row(TupleDesc descriptor, const Decided *decided)
 {
-	Datum		values[4];
-	bool		nulls[4] = {0};
-
-	values[0] = Int64GetDatum(decided->action_id);
-	values[1] = CStringGetTextDatum(al_status_name(decided->status));
-	values[2] = CStringGetTextDatum(al_step_name(decided->step));
-	values[3] = CStringGetTextDatum(decided->message);
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls));
+	return al_verb_tuple(descriptor, decided->action_id, decided->status, decided->step, decided->message);
 }
 
 /* Raises for an approval that does not count. */

@@ -200,6 +200,8 @@ static int	outcomes = 0;
 
 static Datum move_rows(const AlMove *moves, int n, AlStatement *statement);
 static void move_due(const AlMove *moves, int n, const bool *done);
+static void lot_places(const AlLot *lots, int n_lots, Datum *places);
+static void read_open(int n, AlStanding **standings, bool **lookups);
 static void read_standing(uint64 row, AlStanding *standing);
 static char *header_value(const char *lines, const char *name);
 
@@ -207,28 +209,20 @@ static char *header_value(const char *lines, const char *name);
 int
 al_ledger_pick(const AlLot *lots, int n_lots, TimestampTz now, AlDueAction **actions)
 {
-	AlArray		service = al_array_create(INT4OID, n_lots);
 	AlArray		free = al_array_create(INT4OID, n_lots);
-	AlArray		mark_at = al_array_create(TIMESTAMPTZOID, n_lots);
-	AlArray		mark_id = al_array_create(INT8OID, n_lots);
-	AlArray		priority = al_array_create(INT4OID, n_lots);
+	Datum		places[4];
 	Datum		values[7];
 	int			n;
 
+	lot_places(lots, n_lots, places);
 	for (int i = 0; i < n_lots; i++)
-	{
-		al_array_set(&service, i, Int32GetDatum(lots[i].service_id));
 		al_array_set(&free, i, Int32GetDatum(lots[i].free));
-		al_array_set(&priority, i, Int32GetDatum(lots[i].priority));
-		al_array_set(&mark_at, i, TimestampTzGetDatum(lots[i].mark_at));
-		al_array_set(&mark_id, i, Int64GetDatum(lots[i].mark_id));
-	}
-	values[0] = al_array_datum(&service);
+	values[0] = places[0];
 	values[1] = al_array_datum(&free);
-	values[2] = al_array_datum(&mark_at);
-	values[3] = al_array_datum(&mark_id);
+	values[2] = places[1];
+	values[3] = places[2];
 	values[4] = TimestampTzGetDatum(now);
-	values[5] = al_array_datum(&priority);
+	values[5] = places[3];
 	values[6] = Int64GetDatum(al_fence_instance());
 	n = (int) al_statement_run(&pick_due, values, NULL);
 
@@ -257,25 +251,12 @@ al_ledger_pick(const AlLot *lots, int n_lots, TimestampTz now, AlDueAction **act
 void
 al_ledger_next_due(const AlLot *lots, int n_lots, TimestampTz *out)
 {
-	AlArray		service = al_array_create(INT4OID, n_lots);
-	AlArray		mark_at = al_array_create(TIMESTAMPTZOID, n_lots);
-	AlArray		mark_id = al_array_create(INT8OID, n_lots);
-	AlArray		priority = al_array_create(INT4OID, n_lots);
 	Datum		values[4];
 	uint64		n;
 
 	for (int i = 0; i < n_lots; i++)
-	{
 		out[i] = DT_NOEND;
-		al_array_set(&priority, i, Int32GetDatum(lots[i].priority));
-		al_array_set(&service, i, Int32GetDatum(lots[i].service_id));
-		al_array_set(&mark_at, i, TimestampTzGetDatum(lots[i].mark_at));
-		al_array_set(&mark_id, i, Int64GetDatum(lots[i].mark_id));
-	}
-	values[0] = al_array_datum(&service);
-	values[1] = al_array_datum(&mark_at);
-	values[2] = al_array_datum(&mark_id);
-	values[3] = al_array_datum(&priority);
+	lot_places(lots, n_lots, values);
 	n = al_statement_run(&next_due, values, NULL);
 	for (uint64 row = 0; row < n; row++)
 		out[al_column_int4(row, 1) - 1] = al_column_int8(row, 2);
@@ -653,13 +634,7 @@ al_ledger_claimed(int64 except, int index, int count, AlStanding **standings, bo
 	Datum		values[4] = {Int64GetDatum(except), Int32GetDatum(index), Int32GetDatum(count), Int64GetDatum(al_fence_instance())};
 	int			n = (int) al_statement_run(&claimed_by_others, values, NULL);
 
-	*standings = palloc(Max(n, 1) * sizeof(AlStanding));
-	*lookups = palloc(Max(n, 1) * sizeof(bool));
-	for (int i = 0; i < n; i++)
-	{
-		read_standing(i, &(*standings)[i]);
-		(*lookups)[i] = al_column_bool(i, N_STANDING_COLUMNS + 1);
-	}
+	read_open(n, standings, lookups);
 	return n;
 }
 
@@ -667,23 +642,9 @@ al_ledger_claimed(int64 except, int index, int count, AlStanding **standings, bo
 int64
 al_ledger_peek(const AlLot *lots, int n_lots, TimestampTz now, AlLot *lot)
 {
-	AlArray		service = al_array_create(INT4OID, n_lots);
-	AlArray		mark_at = al_array_create(TIMESTAMPTZOID, n_lots);
-	AlArray		mark_id = al_array_create(INT8OID, n_lots);
-	AlArray		priority = al_array_create(INT4OID, n_lots);
 	Datum		values[6];
 
-	for (int i = 0; i < n_lots; i++)
-	{
-		al_array_set(&service, i, Int32GetDatum(lots[i].service_id));
-		al_array_set(&mark_at, i, TimestampTzGetDatum(lots[i].mark_at));
-		al_array_set(&mark_id, i, Int64GetDatum(lots[i].mark_id));
-		al_array_set(&priority, i, Int32GetDatum(lots[i].priority));
-	}
-	values[0] = al_array_datum(&service);
-	values[1] = al_array_datum(&mark_at);
-	values[2] = al_array_datum(&mark_id);
-	values[3] = al_array_datum(&priority);
+	lot_places(lots, n_lots, values);
 	values[4] = TimestampTzGetDatum(now);
 	values[5] = Int64GetDatum(al_fence_instance());
 	if (al_statement_run(&peek_due, values, NULL) == 0)
@@ -739,12 +700,9 @@ al_ledger_left_open(int64 except, int index, int count, AlStanding **standings, 
 	Datum		values[3] = {Int64GetDatum(except), Int32GetDatum(index), Int32GetDatum(count)};
 	int			n = (int) al_statement_run(&left_open, values, NULL);
 
-	*standings = palloc(Max(n, 1) * sizeof(AlStanding));
-	*lookups = palloc(Max(n, 1) * sizeof(bool));
+	read_open(n, standings, lookups);
 	for (int i = 0; i < n; i++)
 	{
-		read_standing(i, &(*standings)[i]);
-		(*lookups)[i] = al_column_bool(i, N_STANDING_COLUMNS + 1);
 		/* The attempt that is open, and whose it is. */
 		(*standings)[i].attempts = al_column_int4(i, N_STANDING_COLUMNS + 2);
 		(*standings)[i].claimed_by = al_column_int8(i, N_STANDING_COLUMNS + 3);
@@ -806,6 +764,41 @@ al_ledger_services(int index, int count, int32 **service_ids)
 	for (int i = 0; i < n; i++)
 		(*service_ids)[i] = al_column_int4(i, 1);
 	return n;
+}
+
+/* Makes the arrays of where lots are looked at: services, marks (time, action) and priorities. */
+static void
+lot_places(const AlLot *lots, int n_lots, Datum *places)
+{
+	AlArray		service = al_array_create(INT4OID, n_lots);
+	AlArray		mark_at = al_array_create(TIMESTAMPTZOID, n_lots);
+	AlArray		mark_id = al_array_create(INT8OID, n_lots);
+	AlArray		priority = al_array_create(INT4OID, n_lots);
+
+	for (int i = 0; i < n_lots; i++)
+	{
+		al_array_set(&service, i, Int32GetDatum(lots[i].service_id));
+		al_array_set(&mark_at, i, TimestampTzGetDatum(lots[i].mark_at));
+		al_array_set(&mark_id, i, Int64GetDatum(lots[i].mark_id));
+		al_array_set(&priority, i, Int32GetDatum(lots[i].priority));
+	}
+	places[0] = al_array_datum(&service);
+	places[1] = al_array_datum(&mark_at);
+	places[2] = al_array_datum(&mark_id);
+	places[3] = al_array_datum(&priority);
+}
+
+/* Reads actions with an open attempt: their standings, and which attempts are lookups. */
+static void
+read_open(int n, AlStanding **standings, bool **lookups)
+{
+	*standings = palloc(Max(n, 1) * sizeof(AlStanding));
+	*lookups = palloc(Max(n, 1) * sizeof(bool));
+	for (int i = 0; i < n; i++)
+	{
+		read_standing(i, &(*standings)[i]);
+		(*lookups)[i] = al_column_bool(i, N_STANDING_COLUMNS + 1);
+	}
 }
 
 /* Reads the STANDING_COLUMNS of a result row. */

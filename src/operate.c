@@ -300,11 +300,19 @@ Datum
 al_verb_row(FunctionCallInfo fcinfo, int64 action_id, AlStatus status, AlStep step, const char *message)
 {
 	TupleDesc	descriptor;
-	Datum		values[4];
-	bool		nulls[4] = {0};
 
 	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
+	return al_verb_tuple(descriptor, action_id, status, step, message);
+}
+
+/* Makes such a row of a given type. */
+Datum
+al_verb_tuple(TupleDesc descriptor, int64 action_id, AlStatus status, AlStep step, const char *message)
+{
+	Datum		values[4];
+	bool		nulls[4] = {0};
+
 	values[0] = Int64GetDatum(action_id);
 	values[1] = CStringGetTextDatum(al_status_name(status));
 	values[2] = CStringGetTextDatum(al_step_name(step));

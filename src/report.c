@@ -45,7 +45,7 @@ static AlStatement find_action = {
 	2, {TEXTOID, TEXTOID}
 };
 static AlStatement lock_action = {
-	"SELECT requested_by, owner, next_step::text FROM actionledger.action WHERE action_id = $1 FOR NO KEY UPDATE", 1, {INT8OID}
+	"SELECT requested_by, owner FROM actionledger.action WHERE action_id = $1 FOR NO KEY UPDATE", 1, {INT8OID}
 };
 static AlStatement find_reported = {
 	"SELECT 1 FROM actionledger.event WHERE action_id = $1 AND verdict = $2::actionledger.verdict AND evidence = $3",
@@ -76,7 +76,6 @@ typedef struct Call
 	Oid			caller;
 	TimestampTz now;
 	AlStanding *standing;
-	char	   *step;			/* of the action as it was */
 	AlTool	   *tool;
 	AlReport	report;
 	AlOutcome	outcome;
@@ -227,7 +226,6 @@ lock(Call *call)
 	if (al_statement_run(&lock_action, &value, NULL) == 0 ||
 		!al_may_see(call->caller, al_column_text(0, 1), al_column_text(0, 2)))
 		raise_unknown(psprintf("Action " INT64_FORMAT " does not exist, or belongs to others.", call->action_id));
-	call->step = al_column_text(0, 3);
 	if (al_ledger_lock(&call->action_id, 1, &call->standing) != 1)
 		elog(ERROR, "action " INT64_FORMAT " could not be locked", call->action_id);
 	call->tool = al_registry_tool_guarded(call->standing->tool_id);
@@ -258,7 +256,7 @@ weigh(Call *call)
 	report->transient = member_bool(call->evidence, "transient");
 	report->conclusive = member_bool(call->evidence, "conclusive");
 	/* A lookup under way does nothing that a refusal would have to wait for. */
-	report->claimed = standing->claimed_by != 0 && !(call->verdict == AL_VERDICT_REJECTED && strcmp(call->step, "lookup") == 0);
+	report->claimed = standing->claimed_by != 0 && !(call->verdict == AL_VERDICT_REJECTED && standing->step == AL_STEP_LOOKUP);
 	report->one_operation = standing->sends <= 1 || al_registry_key_counts(call->tool, standing->key_place);
 	call->use = al_report_weigh(report, &call->outcome);
 }
@@ -460,19 +458,10 @@ keep(Call *call)
 static Datum
 reported_row(FunctionCallInfo fcinfo, const Call *call)
 {
-	bool		moved = call->judgement.moves;
-	AlStatus	status = moved ? call->judgement.move.status : call->standing->status;
-	TupleDesc	descriptor;
-	Datum		values[4];
-	bool		nulls[4] = {0};
+	const AlMove *move = call->judgement.moves ? &call->judgement.move : NULL;
 
-	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	values[0] = Int64GetDatum(call->action_id);
-	values[1] = CStringGetTextDatum(al_status_name(status));
-	values[2] = CStringGetTextDatum(moved ? al_step_name(call->judgement.move.step) : call->step);
-	values[3] = CStringGetTextDatum(call->message);
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls));
+	return al_verb_row(fcinfo, call->action_id, move ? move->status : call->standing->status,
+					   move ? move->step : call->standing->step, call->message);
 }
 
 /* Takes external_ref out of evidence. */

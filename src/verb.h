@@ -34,5 +34,6 @@ extern void al_verb_event_note(int64 action_id, const char *what, AlStatus statu
 
 /* The row that a verb returns. */
 extern Datum al_verb_row(FunctionCallInfo fcinfo, int64 action_id, AlStatus status, AlStep step, const char *message);
+extern Datum al_verb_tuple(TupleDesc descriptor, int64 action_id, AlStatus status, AlStep step, const char *message);
 
 #endif							/* AL_VERB_H */
