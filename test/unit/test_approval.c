@@ -7,29 +7,8 @@
 
 #include "rules/policy.h"
 
+#include "situations.h"
 #include "tap.h"
-
-#define N_SITUATIONS (AL_N_ACTION_TYPES * AL_N_KNOWN * AL_N_KEY_STATES * AL_N_BUDGETS * AL_N_LOOKUPS * AL_N_STOPS)
-
-/* The n-th situation of the full product. */
-static AlSituation
-situation(int n, AlApproval approval)
-{
-	AlSituation s = {.approval = approval};
-
-	s.type = (AlActionType) (n % AL_N_ACTION_TYPES);
-	n /= AL_N_ACTION_TYPES;
-	s.known = (AlKnown) (n % AL_N_KNOWN);
-	n /= AL_N_KNOWN;
-	s.key = (AlKeyState) (n % AL_N_KEY_STATES);
-	n /= AL_N_KEY_STATES;
-	s.budget = (AlBudget) (n % AL_N_BUDGETS);
-	n /= AL_N_BUDGETS;
-	s.lookup = (AlLookup) (n % AL_N_LOOKUPS);
-	n /= AL_N_LOOKUPS;
-	s.stop = (AlStop) n;
-	return s;
-}
 
 static bool
 same(AlDecision a, AlDecision b)

@@ -13,6 +13,7 @@
 
 #include "rules/policy.h"
 
+#include "situations.h"
 #include "tap.h"
 
 #define BIT(known) (1u << (known))
@@ -224,30 +225,6 @@ expect(const AlSituation *s)
 
 /* ---- The full product ---- */
 
-#define N_SITUATIONS (AL_N_ACTION_TYPES * AL_N_KNOWN * AL_N_KEY_STATES * AL_N_BUDGETS * AL_N_LOOKUPS * AL_N_STOPS * 2)
-
-/* The n-th situation of the full product. */
-static AlSituation
-situation(int n)
-{
-	AlSituation s = {.approval = AL_APPROVAL_GIVEN};
-
-	s.type = (AlActionType) (n % AL_N_ACTION_TYPES);
-	n /= AL_N_ACTION_TYPES;
-	s.known = (AlKnown) (n % AL_N_KNOWN);
-	n /= AL_N_KNOWN;
-	s.key = (AlKeyState) (n % AL_N_KEY_STATES);
-	n /= AL_N_KEY_STATES;
-	s.budget = (AlBudget) (n % AL_N_BUDGETS);
-	n /= AL_N_BUDGETS;
-	s.lookup = (AlLookup) (n % AL_N_LOOKUPS);
-	n /= AL_N_LOOKUPS;
-	s.stop = (AlStop) (n % AL_N_STOPS);
-	n /= AL_N_STOPS;
-	s.resend = n != 0;
-	return s;
-}
-
 /* A situation in words; one static buffer. */
 static const char *
 describe(const AlSituation *s)
@@ -277,7 +254,7 @@ check_decisions(void)
 	tap_group("type x known x key x budget x lookup x stop decide as the design's prose says");
 	for (int n = 0; n < N_SITUATIONS; n++)
 	{
-		AlSituation s = situation(n);
+		AlSituation s = situation(n, AL_APPROVAL_GIVEN);
 		AlDecision	want = expect(&s);
 		AlDecision	got = al_policy_decide(&s);
 
@@ -375,7 +352,7 @@ check_claims(void)
 	tap_group("promises hold in every situation");
 	for (int n = 0; n < N_SITUATIONS; n++)
 	{
-		AlSituation s = situation(n);
+		AlSituation s = situation(n, AL_APPROVAL_GIVEN);
 		AlDecision	d = al_policy_decide(&s);
 		AlDecision	again = al_policy_decide(&s);
 
@@ -406,7 +383,7 @@ check_moves(void)
 	tap_group("every decision is a legal move from every status that can change");
 	for (int n = 0; n < N_SITUATIONS; n++)
 	{
-		AlSituation s = situation(n);
+		AlSituation s = situation(n, AL_APPROVAL_GIVEN);
 		AlStatus	to = al_policy_decide(&s).status;
 
 		tap_cell(al_policy_may_move(AL_STATUS_PREPARED, to), "prepared -> %s: %s", al_status_name(to), describe(&s));
@@ -756,7 +733,7 @@ play(AlActionType type)
 		confirmed_seen |= list[i].verdict == AL_VERDICT_CONFIRMED;
 		tap_cell(confirmed_seen == (known == AL_KNOWN_CONFIRMED), "confirmed does not stay: %s", describe_history(type, list, i + 1));
 
-		s = situation((int) draw(N_SITUATIONS));
+		s = situation((int) draw(N_SITUATIONS), AL_APPROVAL_GIVEN);
 		s.type = type;
 		s.known = known;
 		d = al_policy_decide(&s);
