@@ -41,14 +41,20 @@ my $id = perform($node, 'elsewhere', 'E-1');
 settle($node, $id, 'confirmed', undef, 20);
 pass('another service goes on');
 poll_sql($node, "SELECT count(*) = $waiting FROM actionledger.due WHERE held_at IS NOT NULL", 'all are out of the way');
-$node->safe_psql('postgres', 'VACUUM actionledger.due');
+# What an older snapshot keeps from being vacuumed is walked over until that ends,
+# and workers report their reading with a delay: ten quiet turns are waited for.
 my $read = q{SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_all_indexes WHERE indexrelname LIKE 'due_%'};
-turns_pass($node, 2);
-my $before = $node->safe_psql('postgres', $read);
-turns_pass($node, 10);
-poll_sql($node, qq{SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name LIKE 'actionledger%' OR backend_type LIKE 'actionledger%'}, 'the dispatcher is there');
-my $after = $node->safe_psql('postgres', $read);
-cmp_ok($after - $before, '<', $waiting, "they are not walked over in each turn (@{[$after - $before]} index entries in ten)");
+my @walks;
+poll(
+	sub {
+		$node->safe_psql('postgres', 'VACUUM actionledger.due');
+		my $before = $node->safe_psql('postgres', $read);
+		turns_pass($node, 10);
+		push @walks, $node->safe_psql('postgres', $read) - $before;
+		return $walks[-1] < $waiting;
+	},
+	'ten turns read less than the index has once', 120);
+cmp_ok($walks[-1], '<', $waiting, "they are not walked over in each turn (index entries in ten turns: @walks)");
 
 # perform goes on, and says so.
 $id = perform($node, 'refund', 'late-comer');
