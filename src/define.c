@@ -33,6 +33,7 @@
 #include "schema.h"
 #include "session.h"
 #include "settings.h"
+#include "visible.h"
 #include "wakeup.h"
 
 PG_FUNCTION_INFO_V1(al_create_service);
@@ -357,7 +358,7 @@ al_grant_tool(PG_FUNCTION_ARGS)
 	if (!OidIsValid(get_role_oid(role, true)))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("role \"%s\" does not exist", role),
+				 errmsg("role \"%s\" does not exist", al_visible(role)),
 				 errdetail("A tool is granted to a role, which with its members may perform it."),
 				 errhint("Create it first, or see pg_roles for the name.")));
 	al_session_begin(&session, true);
@@ -439,16 +440,16 @@ write_tool(const char *name, const char *service, const char *request, const cha
 	if (def->owner != NULL && !OidIsValid(get_role_oid(def->owner, true)))
 		ereport(ERROR,
 				(errcode(AL_ERR_INVALID_DEFINITION),
-				 errmsg("owner of tool \"%s\" is not a role", name),
-				 errdetail("At \"/owner\": role \"%s\" does not exist.", def->owner),
+				 errmsg("owner of tool \"%s\" is not a role", al_visible(name)),
+				 errdetail("At \"/owner\": role \"%s\" does not exist.", al_visible(def->owner)),
 				 errhint("Create the role, or name the one whose members look after this tool.")));
 
 	al_check_definition(def);
 	if (def->approval_by != NULL && !OidIsValid(get_role_oid(def->approval_by, true)))
 		ereport(ERROR,
 				(errcode(AL_ERR_INVALID_DEFINITION),
-				 errmsg("approver of tool \"%s\" is not a role", name),
-				 errdetail("At \"/approval/by\": role \"%s\" does not exist.", def->approval_by),
+				 errmsg("approver of tool \"%s\" is not a role", al_visible(name)),
+				 errdetail("At \"/approval/by\": role \"%s\" does not exist.", al_visible(def->approval_by)),
 				 errhint("Create the role, or name the one whose members approve.")));
 
 	al_session_begin(&session, true);
@@ -576,7 +577,7 @@ find_tool(const char *name)
 	if (al_statement_run(&select_tool, &value, NULL) == 0)
 		ereport(ERROR,
 				(errcode(AL_ERR_UNKNOWN_TOOL),
-				 errmsg("there is no tool \"%s\"", name),
+				 errmsg("there is no tool \"%s\"", al_visible(name)),
 				 errdetail("No tool of that name is defined, or it was dropped."),
 				 errhint("See actionledger.tools.")));
 	return al_column_int4(0, 1);
@@ -588,7 +589,7 @@ no_such_service(const char *name)
 {
 	ereport(ERROR,
 			(errcode(AL_ERR_INVALID_DEFINITION),
-			 errmsg("there is no service \"%s\"", name),
+			 errmsg("there is no service \"%s\"", al_visible(name)),
 			 errdetail("At \"/service\": no service of that name is defined."),
 			 errhint("Define it first with actionledger.create_service(); see actionledger.services.")));
 }

@@ -42,6 +42,7 @@
 #include "settings.h"
 #include "sweep.h"
 #include "turn.h"
+#include "visible.h"
 
 #define RECORD_AT 50			/* ended attempts that make a turn worth while */
 #define RECORD_AFTER_US 2000	/* or so long after the first of them ended */
@@ -340,8 +341,7 @@ look_around(AlWorkerSlot *slot)
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(dispatcher.turn_context);
-		EmitErrorReport();
-		FlushErrorState();
+		(void) al_visible_report();
 		AbortCurrentTransaction();
 		MemoryContextSwitchTo(TopMemoryContext);
 	}

@@ -23,6 +23,7 @@
 #include "reconcile.h"
 #include "retry.h"
 #include "session.h"
+#include "visible.h"
 #include "words.h"
 
 PG_FUNCTION_INFO_V1(al_explain);
@@ -438,7 +439,7 @@ allow(List *list, const char *verb, char *statement)
 static void
 put(ReturnSetInfo *result, const char *text)
 {
-	Datum		value = CStringGetTextDatum(text);
+	Datum		value = CStringGetTextDatum(al_visible(text));
 	bool		null = false;
 
 	tuplestore_putvalues(result->setResult, result->setDesc, &value, &null);

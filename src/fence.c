@@ -27,6 +27,7 @@
 #include "errors.h"
 #include "fence.h"
 #include "session.h"
+#include "visible.h"
 #include "wakeup.h"
 
 PG_FUNCTION_INFO_V1(al_resume_dispatch);
@@ -177,7 +178,7 @@ al_resume_dispatch(PG_FUNCTION_ARGS)
 	if (!copy && strcmp(mode, "successor") != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("unknown way to resume: \"%s\"", mode),
+				 errmsg("unknown way to resume: \"%s\"", al_visible(mode)),
 				 errdetail("It is 'successor' or 'copy'."),
 				 errhint("Say 'successor' when this database takes over and the other one will never send again; "
 						 "'copy' when the other one goes on: everything inherited is then abandoned here.")));

@@ -23,6 +23,7 @@
 #include "errors.h"
 #include "roster.h"
 #include "session.h"
+#include "visible.h"
 
 PG_FUNCTION_INFO_V1(al_result);
 PG_FUNCTION_INFO_V1(al_result_by_identity);
@@ -75,7 +76,7 @@ al_result_by_identity(PG_FUNCTION_ARGS)
 				(errcode(AL_ERR_UNKNOWN_ACTION),
 				 errmsg("there is no such action that you may see"),
 				 errdetail("No action at service \"%s\" has the identity \"%s\", or it belongs to others.",
-						   text_to_cstring(PG_GETARG_TEXT_PP(0)), text_to_cstring(PG_GETARG_TEXT_PP(1))),
+						   al_visible(text_to_cstring(PG_GETARG_TEXT_PP(0))), al_visible(text_to_cstring(PG_GETARG_TEXT_PP(1)))),
 				 errhint("See the view actionledger.actions for those that you may see.")));
 	PG_RETURN_JSONB_P(envelope);
 }

@@ -29,6 +29,7 @@
 #include "option.h"
 #include "refusal.h"
 #include "schema_internal.h"
+#include "visible.h"
 
 PG_FUNCTION_INFO_V1(al_import_mcp_tools);
 
@@ -141,7 +142,7 @@ static void
 put_row(ReturnSetInfo *result, const char *name, bool imported, const char *message)
 {
 	Datum		values[3] = {
-		CStringGetTextDatum(name ? name : ""), BoolGetDatum(imported), CStringGetTextDatum(message)
+		CStringGetTextDatum(name ? al_visible(name) : ""), BoolGetDatum(imported), CStringGetTextDatum(message)
 	};
 	bool		nulls[3] = {name == NULL, false, false};
 

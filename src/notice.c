@@ -21,6 +21,7 @@
 #include "clock.h"
 #include "notice.h"
 #include "settings.h"
+#include "visible.h"
 
 #define CHANNEL "actionledger"
 #define APART_US INT64CONST(100000)
@@ -77,8 +78,7 @@ al_notice_send(void)
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(context);
-		EmitErrorReport();
-		FlushErrorState();
+		(void) al_visible_report();
 		AbortCurrentTransaction();
 		not_before = al_clock_elapsed() + ERROR_US;
 	}

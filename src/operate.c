@@ -24,6 +24,7 @@
 #include "report.h"
 #include "session.h"
 #include "verb.h"
+#include "visible.h"
 #include "wakeup.h"
 #include "words.h"
 
@@ -63,7 +64,7 @@ al_resolve(PG_FUNCTION_ARGS)
 	if (!confirmed && strcmp(outcome, "failed") != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("unknown outcome \"%s\"", outcome),
+				 errmsg("unknown outcome \"%s\"", al_visible(outcome)),
 				 errdetail("It is 'confirmed' (evidence that it happened) or 'failed' (evidence that it did not and will not)."),
 				 errhint("Without evidence leave it open.")));
 	al_verb_note(fcinfo, 3, "resolve", "Say how you know, such as 'seen in the provider''s dashboard'.");
@@ -216,7 +217,7 @@ al_verb_check_expected(const AlStanding *standing, const char *expected)
 	if (expected != NULL && strcmp(expected, status) != 0)
 		ereport(ERROR,
 				(errcode(AL_ERR_STATE_CHANGED),
-				 errmsg("action " INT64_FORMAT " is %s, not %s", standing->action_id, status, expected),
+				 errmsg("action " INT64_FORMAT " is %s, not %s", standing->action_id, status, al_visible(expected)),
 				 errdetail("Its state is not the one that this decision was meant for."),
 				 standing->status == AL_STATUS_PREPARED
 				 ? errhint("It has not been sent, or every send is proven undelivered: to keep it from being sent, use actionledger.cancel(" INT64_FORMAT ").",

@@ -15,6 +15,7 @@
 #include "definition.h"
 #include "errors.h"
 #include "option.h"
+#include "visible.h"
 
 static const AlOption *find_option(const AlOption *table, const char *name);
 static void read_option(AlPlace place, const JsonbValue *value, const AlOption *option, void *target);
@@ -200,8 +201,8 @@ al_definition_error(AlPlace place, const char *hint, const char *what,...)
 	}
 	ereport(ERROR,
 			(errcode(AL_ERR_INVALID_DEFINITION),
-			 errmsg("invalid definition of %s \"%s\"", place.kind, place.name),
-			 errdetail("At \"%s\": %s.", place.at, detail.data),
+			 errmsg("invalid definition of %s \"%s\"", place.kind, al_visible(place.name)),
+			 errdetail("At \"%s\": %s.", al_visible(place.at), al_visible(detail.data)),
 			 errhint("%s", hint ? hint : "Correct the value at that place and repeat the call.")));
 }
 
@@ -286,7 +287,7 @@ read_option(AlPlace place, const JsonbValue *value, const AlOption *option, void
 			ereport(ERROR,
 					(errcode(AL_ERR_INVALID_DEFINITION),
 					 errmsg("option \"%s\" is not supported in this version", option->name),
-					 errdetail("At \"%s\": the %s \"%s\" asks for it.", place.at, place.kind, place.name),
+					 errdetail("At \"%s\": the %s \"%s\" asks for it.", al_visible(place.at), place.kind, al_visible(place.name)),
 					 errhint("Leave it out; it is refused rather than ignored.")));
 	}
 }
@@ -313,9 +314,9 @@ refuse_unknown(AlPlace place, const char *name, const AlOption *table)
 	nearest = al_nearest_name(name, names);
 	ereport(ERROR,
 			(errcode(AL_ERR_INVALID_DEFINITION),
-			 errmsg("unknown option \"%s\"", name),
+			 errmsg("unknown option \"%s\"", al_visible(name)),
 			 errdetail("At \"%s\": the %s \"%s\" has an option that does not exist.",
-					   place.at, place.kind, place.name),
+					   al_visible(place.at), place.kind, al_visible(place.name)),
 			 nearest != NULL ? errhint("Perhaps you meant \"%s\".", nearest) :
 			 errhint("The options here are: %s.", list.data)));
 }

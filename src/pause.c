@@ -24,6 +24,7 @@
 #include "pause.h"
 #include "registry.h"
 #include "session.h"
+#include "visible.h"
 #include "wakeup.h"
 #include "words.h"
 
@@ -256,7 +257,7 @@ reads_too(FunctionCallInfo fcinfo, int argument)
 	if (strcmp(what, "writes") != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("cannot pause \"%s\"", what),
+				 errmsg("cannot pause \"%s\"", al_visible(what)),
 				 errdetail("It is 'writes' (sends of all tools but the read_only ones) or 'everything' (lookups and reads too)."),
 				 errhint("While only writes are paused, lookups go on to settle what was sent.")));
 	return false;
@@ -296,7 +297,7 @@ no_such_scope(const Scope *scope)
 
 	ereport(ERROR,
 			(errcode(tool ? AL_ERR_UNKNOWN_TOOL : AL_ERR_INVALID_DEFINITION),
-			 errmsg("there is no %s \"%s\"", scope->kind, scope->name),
+			 errmsg("there is no %s \"%s\"", scope->kind, al_visible(scope->name)),
 			 errdetail("No %s of that name is defined, or it was dropped.", scope->kind),
 			 errhint("See actionledger.%ss.", scope->kind)));
 }

@@ -28,6 +28,7 @@
 #include "settings.h"
 #include "tally.h"
 #include "validate.h"
+#include "visible.h"
 #include "workers.h"
 
 PG_FUNCTION_INFO_V1(al_perform);
@@ -266,7 +267,7 @@ al_perform_warn_of_repeat(const AlPrepared *prepared)
 	if (prepared->created || prepared->story.status != AL_STATUS_FAILED)
 		return;
 	ereport(WARNING,
-			(errmsg("identity \"%s\" stands for action " INT64_FORMAT ", which failed (%s)", prepared->story.identity,
+			(errmsg("identity \"%s\" stands for action " INT64_FORMAT ", which failed (%s)", al_visible(prepared->story.identity),
 					prepared->story.action_id, prepared->story.error_code ? prepared->story.error_code : "unknown"),
 			 errdetail("It was asked for at %s; nothing new was recorded.", al_words_time(prepared->story.created_at)),
 			 prepared->story.superseded_by != 0
@@ -294,7 +295,7 @@ warn_of_repeats(const BulkItem *items, int n)
 		return;
 	ereport(WARNING,
 			(errmsg("identities of %d of %d items stand for actions that failed", count, n),
-			 errdetail("The first is item %d, identity \"%s\"; nothing new was recorded for them.", first->number, first->identity),
+			 errdetail("The first is item %d, identity \"%s\"; nothing new was recorded for them.", first->number, al_visible(first->identity)),
 			 errhint("For deliberate new ones, call actionledger.supersede().")));
 }
 

@@ -31,6 +31,7 @@
 #include "roster.h"
 #include "session.h"
 #include "settings.h"
+#include "visible.h"
 #include "wakeup.h"
 
 #define IDENTITY_MAX 200
@@ -319,7 +320,7 @@ find_same(const AlTool *tool, const AlProposal *proposal, char *identity, const 
 	if (!al_may_see(proposal->requester, al_column_text(0, 4), al_column_text(0, 5)))
 		ereport(ERROR,
 				(errcode(AL_ERR_IDENTITY_CONFLICT),
-				 errmsg("identity \"%s\" is taken", identity),
+				 errmsg("identity \"%s\" is taken", al_visible(identity)),
 				 errdetail("An action that you may not see has it. Nothing was recorded."),
 				 errhint("Ask its operators, or use an identity of your own for another operation.")));
 	their_hash = DatumGetByteaPP(al_column(0, 3, &isnull));
@@ -329,7 +330,7 @@ find_same(const AlTool *tool, const AlProposal *proposal, char *identity, const 
 	if (!same)
 		ereport(ERROR,
 				(errcode(AL_ERR_IDENTITY_CONFLICT),
-				 errmsg("identity \"%s\" stands for another request", identity),
+				 errmsg("identity \"%s\" stands for another request", al_visible(identity)),
 				 errdetail("Action " INT64_FORMAT " has it, with %s, and is %s. Nothing was recorded.", al_column_int8(0, 1),
 						   al_column_int4(0, 2) == tool->tool_id ? "other arguments" : "another tool", al_column_text(0, 6)),
 				 errhint("To see it, SELECT actionledger.result(" INT64_FORMAT "); for another operation use another identity.",
@@ -360,7 +361,7 @@ raise_held(const char *identity)
 {
 	ereport(ERROR,
 			(errcode(AL_ERR_UNAVAILABLE),
-			 errmsg("identity \"%s\" is held by another transaction", identity),
+			 errmsg("identity \"%s\" is held by another transaction", al_visible(identity)),
 			 errdetail("A transaction that has recorded it has not ended within actionledger.identity_wait (or lock_timeout, where that is shorter). Nothing was recorded."),
 			 errhint("Try again when that transaction has ended; a prepared transaction shows in pg_prepared_xacts.")));
 }

@@ -23,6 +23,7 @@
 #include "rebase.h"
 #include "registry.h"
 #include "session.h"
+#include "visible.h"
 
 /* Beside the locks of incarnations. */
 #define CLOCK_LOCK_CLASS 4
@@ -112,8 +113,7 @@ al_rebase_run(Oid ledger)
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(context);
-		EmitErrorReport();
-		FlushErrorState();
+		(void) al_visible_report();
 		AbortCurrentTransaction();
 	}
 	PG_END_TRY();

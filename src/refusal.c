@@ -7,6 +7,7 @@
 #include "lib/stringinfo.h"
 
 #include "refusal.h"
+#include "visible.h"
 
 /* How a DETAIL names a place. */
 #define AT "At \""
@@ -54,9 +55,9 @@ al_refusal_make(int sqlstate, char *message, char *detail, char *hint, List *fin
 	AlRefusal  *refusal = palloc0(sizeof(AlRefusal));
 
 	refusal->sqlstate = sqlstate;
-	refusal->message = message;
-	refusal->detail = detail;
-	refusal->hint = hint;
+	refusal->message = unconstify(char *, al_visible(message));
+	refusal->detail = unconstify(char *, al_visible(detail));
+	refusal->hint = unconstify(char *, al_visible(hint));
 	refusal->findings = findings;
 	return refusal;
 }
@@ -135,7 +136,7 @@ al_refusal_detail(const AlRefusal *refusal)
 			appendStringInfoChar(&out, ' ');
 		say_finding(&out, lfirst(cell));
 	}
-	return out.data;
+	return unconstify(char *, al_visible(out.data));
 }
 
 /* Says what to do next. */
@@ -157,7 +158,7 @@ al_refusal_hint(const AlRefusal *refusal)
 	}
 	if (refusal->hint != NULL)
 		appendStringInfoString(&out, refusal->hint);
-	return out.len > 0 ? out.data : NULL;
+	return out.len > 0 ? unconstify(char *, al_visible(out.data)) : NULL;
 }
 
 /* Says all of it. */

@@ -27,6 +27,7 @@
 #include "errors.h"
 #include "registry.h"
 #include "session.h"
+#include "visible.h"
 
 PG_FUNCTION_INFO_V1(al_ledger_replace);
 
@@ -385,6 +386,7 @@ guarded(void *(*find) (int32), int32 number)
 		MemoryContextSwitchTo(context);
 		/* A client that got an error would take its statement for failed. */
 		error->elevel = WARNING;
+		al_visible_error(error);
 		ThrowErrorData(error);
 	}
 	PG_END_TRY();

@@ -18,6 +18,7 @@
 #include "definition_internal.h"
 #include "errors.h"
 #include "render_internal.h"
+#include "visible.h"
 #include "rules/text_template.h"
 #include "rules/uri_template.h"
 
@@ -79,6 +80,7 @@ al_render_text(const char *template, Jsonb *args, int max)
 	const char *end = template + strlen(template);
 	StringInfoData out;
 	AlTextPiece piece;
+	char	   *text;
 
 	initStringInfo(&out);
 	while (out.len <= max && (piece = al_text_next(&cursor, end)).kind != AL_TEXT_END)
@@ -96,15 +98,9 @@ al_render_text(const char *template, Jsonb *args, int max)
 		else if (value != NULL)
 			appendStringInfoString(&out, al_render_scalar(value));
 	}
-	/* for people's terminals: nothing that moves a cursor */
-	for (int i = 0; i < out.len; i++)
-	{
-		if ((unsigned char) out.data[i] < 0x20 || out.data[i] == 0x7f)
-			out.data[i] = ' ';
-	}
-	if (out.len > max)
-		out.data[pg_mbcliplen(out.data, out.len, max)] = '\0';
-	return out.data;
+	text = unconstify(char *, al_visible(out.data));	/* it is shown on people's terminals */
+	text[pg_mbcliplen(text, (int) strlen(text), max)] = '\0';
+	return text;
 }
 
 char *
@@ -259,8 +255,8 @@ al_render_refuse(const char *name, const char *hint, const char *what)
 
 	ereport(ERROR,
 			(errcode(AL_ERR_INVALID_ARGUMENTS),
-			 errmsg("argument \"%s\" cannot stand in the request", name),
-			 errdetail("At \"%s\": %s.", place.at, what),
+			 errmsg("argument \"%s\" cannot stand in the request", al_visible(name)),
+			 errdetail("At \"%s\": %s.", al_visible(place.at), what),
 			 errhint("%s", hint)));
 }
 
@@ -285,7 +281,7 @@ bad_identity(const char *detail)
 	ereport(ERROR,
 			(errcode(AL_ERR_INVALID_IDENTITY),
 			 errmsg("arguments do not give a valid identity"),
-			 errdetail("%s", detail),
+			 errdetail("%s", al_visible(detail)),
 			 errhint("An identity names one operation for ever: give each of its fields a short, printable value.")));
 }
 

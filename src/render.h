@@ -44,9 +44,9 @@ extern char *al_render_identity(const AlToolDef *tool, Jsonb *args, const char *
 
 /*
  * Render a display template (summary, target): plain substitution, a missing
- * argument gives an empty string, an object or array its JSON, a control
- * character a space; cut at max bytes on a character boundary.  In the server
- * encoding.
+ * argument gives an empty string, an object or array its JSON, and what a
+ * terminal would obey is made visible; cut at max bytes on a character boundary.
+ * In the server encoding.
  */
 extern char *al_render_text(const char *template, Jsonb *args, int max);
 

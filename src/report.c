@@ -31,6 +31,7 @@
 #include "session.h"
 #include "settings.h"
 #include "verb.h"
+#include "visible.h"
 #include "wakeup.h"
 #include "words.h"
 
@@ -168,7 +169,7 @@ read_call(FunctionCallInfo fcinfo, Call *call, int verdict, int evidence)
 	if (!al_verdict_parse(name, &call->verdict))
 		ereport(ERROR,
 				(errcode(AL_ERR_INVALID_ARGUMENTS),
-				 errmsg("unknown verdict \"%s\"", name),
+				 errmsg("unknown verdict \"%s\"", al_visible(name)),
 				 errdetail("It is confirmed (it happened), rejected (it did not and will not), in_progress, unknown, or not_sent "
 						   "(only from the executor that has the action)."),
 				 errhint("Say what the evidence proves, and unknown when it proves nothing.")));

@@ -14,6 +14,7 @@
 
 #include "canonical.h"
 #include "definition.h"
+#include "visible.h"
 #include "rules/backoff.h"
 #include "rules/classify.h"
 #include "rules/policy.h"
@@ -66,7 +67,7 @@ find_word(const char *word, const char *const *words, int n, const char *what)
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("unknown %s \"%s\"", what, word),
+			 errmsg("unknown %s \"%s\"", what, al_visible(word)),
 			 errdetail("There is no %s of that name.", what),
 			 errhint("It is one of %s.", known.data)));
 }
@@ -128,7 +129,7 @@ al_sql_decide(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unknown action type or knowledge"),
-				 errdetail("Got \"%s\" and \"%s\".", type, known),
+				 errdetail("Got \"%s\" and \"%s\".", al_visible(type), al_visible(known)),
 				 errhint("See the types actionledger.action_type and actionledger.known.")));
 	situation.key = find_word(text_to_cstring(PG_GETARG_TEXT_PP(2)), key_states, lengthof(key_states), "key state");
 	situation.budget = find_word(text_to_cstring(PG_GETARG_TEXT_PP(3)), budgets, lengthof(budgets), "budget");

@@ -14,6 +14,7 @@
 #include "errors.h"
 #include "schema.h"
 #include "schema_internal.h"
+#include "visible.h"
 
 /* What the value of a keyword has to be. */
 typedef enum Takes
@@ -493,7 +494,7 @@ refuse(const AlPath *path, const char *why, const char *hint)
 	ereport(ERROR,
 			(errcode(AL_ERR_INVALID_DEFINITION),
 			 errmsg("invalid JSON schema"),
-			 errdetail("At \"%s\": %s.", al_schema_path_text(path, "/input"), why),
+			 errdetail("At \"%s\": %s.", al_visible(al_schema_path_text(path, "/input")), al_visible(why)),
 			 errhint("%s", hint != NULL ? hint :
 					 "Correct this keyword as JSON Schema (draft 2020-12) describes it.")));
 }

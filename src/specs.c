@@ -21,6 +21,7 @@
 #include "registry.h"
 #include "schema_internal.h"
 #include "session.h"
+#include "visible.h"
 
 PG_FUNCTION_INFO_V1(al_tool_specs);
 
@@ -108,7 +109,7 @@ parse_shape(const char *format)
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("unknown format \"%s\"", format),
+			 errmsg("unknown format \"%s\"", al_visible(format)),
 			 errdetail("Formats are openai, anthropic and mcp."),
 			 errhint("Take the one of the library that calls the model.")));
 }

@@ -23,6 +23,7 @@
 #include "retry.h"
 #include "session.h"
 #include "verb.h"
+#include "visible.h"
 #include "wakeup.h"
 #include "words.h"
 
@@ -69,7 +70,7 @@ al_assign(PG_FUNCTION_ARGS)
 	if (to != NULL && !OidIsValid(role))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("role \"%s\" does not exist", to),
+				 errmsg("role \"%s\" does not exist", al_visible(to)),
 				 errdetail("An action is assigned to a role, which sees it as assigned_to in actionledger.review_queue."),
 				 errhint("See pg_roles; NULL takes the assignment back.")));
 	al_session_begin(&session, true);
@@ -173,7 +174,7 @@ check_tool(FunctionCallInfo fcinfo)
 	if (al_column_int8(0, 1) == 0)
 		ereport(ERROR,
 				(errcode(AL_ERR_UNKNOWN_TOOL),
-				 errmsg("there is no tool \"%s\"", text_to_cstring(PG_GETARG_TEXT_PP(0))),
+				 errmsg("there is no tool \"%s\"", al_visible(text_to_cstring(PG_GETARG_TEXT_PP(0)))),
 				 errdetail("No tool of that name is or was defined."),
 				 errhint("See actionledger.tools; NULL means all of them.")));
 }

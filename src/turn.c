@@ -31,6 +31,7 @@
 #include "secrets.h"
 #include "session.h"
 #include "turn.h"
+#include "visible.h"
 
 #define RECORD_BATCH 500
 #define ERROR_PAUSE_MS 1000
@@ -235,9 +236,7 @@ recover(AlDispatcher *dispatcher)
 	ErrorData  *error;
 
 	MemoryContextSwitchTo(dispatcher->turn_context);
-	error = CopyErrorData();
-	EmitErrorReport();
-	FlushErrorState();
+	error = al_visible_report();
 	AbortCurrentTransaction();
 	MemoryContextSwitchTo(TopMemoryContext);
 	if (dispatcher->claiming)

@@ -11,10 +11,12 @@
 
 #include "clock.h"
 #include "roster.h"
+#include "visible.h"
 #include "words.h"
 
 static const char *category_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlTool *tool);
 static const char *lookup_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlTool *tool);
+static char *observe(const AlStory *story, bool created, bool asked_again);
 static const char *how_confirmed(const char *confirmed_by);
 static char *how_failed(const AlStory *story);
 static char *subject_of(const AlStory *story);
@@ -78,9 +80,16 @@ al_words_breaker(AlStory *story, int32 service_id)
 	story->breaker_until = breaker.probe_at;
 }
 
-/* Tells what happened and what to do next. */
+/* Tells what happened and what to do next, in one line whatever others have written into it. */
 char *
 al_words_observation(const AlStory *story, bool created, bool asked_again)
+{
+	return unconstify(char *, al_visible(observe(story, created, asked_again)));
+}
+
+/* Tells what happened and what to do next. */
+static char *
+observe(const AlStory *story, bool created, bool asked_again)
 {
 	char	   *subject = subject_of(story);
 	char	   *again = asked_again
@@ -319,7 +328,7 @@ al_words_attempt(AlVerdict verdict, const char *category, int http_status, bool 
 char *
 al_words_pause(const AlPause *pause)
 {
-	return psprintf("%s was paused by %s at %s (%s)", pause->subject, pause->by, al_words_time(pause->at), pause->reason);
+	return psprintf("%s was paused by %s at %s (%s)", pause->subject, pause->by, al_words_time(pause->at), al_visible(pause->reason));
 }
 
 /* Formats a time. */
