@@ -16,6 +16,7 @@
 #include "definition.h"
 #include "option.h"
 #include "prepare.h"
+#include "refusal.h"
 #include "schema.h"
 
 #define PRIORITIES "1 (before the others of the service), 0 or -1 (after them)"
@@ -58,6 +59,24 @@ al_prepare_options(AlProposal *proposal, Jsonb *options, bool *on_error_skip)
 							   : finding_of(name, &value, want));
 	}
 	return findings;
+}
+
+/* Refuses an action that would fail as expired, without a send, as soon as it is recorded. */
+AlRefusal *
+al_prepare_expiry(const AlProposal *proposal)
+{
+	bool		over = proposal->expires_at <= GetCurrentTimestamp();
+	AlFinding  *finding;
+
+	if (proposal->expires_at == 0 || (!over && proposal->expires_at > proposal->not_before))
+		return NULL;
+	finding = palloc0(sizeof(AlFinding));
+	finding->kind = AL_FINDING_INVALID;
+	finding->at = pstrdup("/options/expires_at");
+	finding->got = psprintf("\"%s\" (string)", al_words_time(proposal->expires_at));
+	finding->want = pstrdup(over ? "a time that is not over" : "a time after not_before");
+	return al_refusal_make(AL_ERR_INVALID_ARGUMENTS, psprintf("the action of \"%s\" would expire before it can be sent", proposal->tool->name), NULL,
+						   pstrdup("Nothing was recorded. Ask whether it is still wanted; if it is, give a later expires_at, or none."), list_make1(finding));
 }
 
 /* Reads one option; returns what it wants instead, "" for one that is not there, NULL when it is fine. */

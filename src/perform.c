@@ -146,14 +146,17 @@ propose(AlProposal *proposal, AlPrepared *prepared)
 
 /*
  * Runs the tool's business check, and records the action.  What is known
- * already is not checked anew: the check may object to what it has led to.
+ * already is not checked anew: the check may object to what it has led to, and
+ * its time may be over.
  */
 static AlRefusal *
 record(AlProposal *proposal, char *identity, AlSession *session, AlPrepared *prepared)
 {
 	AlCheckAnswer answer;
-	AlRefusal  *refusal;
+	AlRefusal  *refusal = al_prepare_expiry(proposal);
 
+	if (refusal != NULL && !al_prepare_known(proposal->tool, proposal, identity, prepared))
+		return refusal;
 	if (proposal->tool->def->check_function != NULL &&
 		!al_prepare_known(proposal->tool, proposal, identity, prepared))
 	{
@@ -178,6 +181,7 @@ al_perform_many(PG_FUNCTION_ARGS)
 	AlRefusal  *refusal;
 	BulkItem   *items;
 	bool		skip = false;
+	bool		recorded = false;
 	int			n;
 
 	PreventCommandIfReadOnly("perform_many()");
@@ -213,9 +217,13 @@ al_perform_many(PG_FUNCTION_ARGS)
 
 	qsort(items, n, sizeof(BulkItem), compare_numbers);
 	for (int i = 0; i < n; i++)
+	{
 		put_item((ReturnSetInfo *) fcinfo->resultinfo, &items[i]);
+		recorded = recorded || items[i].error == NULL;
+	}
 	warn_of_repeats(items, n);
-	al_perform_warn(common.tool);
+	if (recorded)
+		al_perform_warn(common.tool);
 	return (Datum) 0;
 }
 

@@ -9,6 +9,7 @@
 #include "datatype/timestamp.h"
 #include "utils/jsonb.h"
 
+#include "refusal.h"
 #include "registry.h"
 #include "schema.h"
 #include "words.h"
@@ -48,6 +49,12 @@ typedef struct AlPrepared
  * AlFinding * for what cannot be read, NIL when all is well.
  */
 extern List *al_prepare_options(AlProposal *proposal, Jsonb *options, bool *on_error_skip);
+
+/*
+ * Refuse (LG004) a proposal whose expires_at is over, or not after its
+ * not_before; NULL when it can be sent.  What stands for it already is not asked.
+ */
+extern AlRefusal *al_prepare_expiry(const AlProposal *proposal);
 
 /*
  * Find the identity of a proposal: explicit, from the tool's template, or the

@@ -53,6 +53,23 @@ SELECT pg_temp.refused(jsonb_build_object('m', repeat('x', 20000))::text, 'rf_ur
 SELECT test.fails(format('SELECT actionledger.perform(%L, %L, options => %L)', 'rf_pay', '{"id": "R1", "amount": 1, "to": "x"}', o))
 FROM unnest(ARRAY['[]', '{"priority": 2}', '{"priority": "high"}', '{"if_unavailable": "maybe"}', '{"not_befor": "2099-01-01"}', '{"on_error": "skip"}', '{"not_before": 5}', '{"not_before": "soon"}', '{"not_before": "2099-13-01"}',
     '{"not_before": "infinity"}', '{"expires_at": ""}', '{"actor": 7}', '{"actor": ""}']) o;
+-- What could never be sent is not recorded; what stands for it already is given back, whatever the time.
+SELECT test.fails(format('SELECT actionledger.%s(%L, %s, options => %L)', f.name, 'rf_pay', f.args, o))
+FROM (VALUES ('perform', $$'{"id": "R1", "amount": 1, "to": "x"}'$$), ('perform_many', $$ARRAY['{"id": "R1", "amount": 1, "to": "x"}']::jsonb[]$$)) f(name, args),
+    unnest(ARRAY['{"expires_at": "2001-01-01T00:00:00Z"}', '{"not_before": "2099-01-02T00:00:00Z", "expires_at": "2099-01-02T00:00:00Z"}']) o;
+SELECT item, action_id, error ->> 'code' AS code, error ->> 'message' AS message, error ->> 'detail' AS detail, error ->> 'hint' AS hint
+FROM actionledger.perform_many('rf_pay', ARRAY['{"id": "R1", "amount": 1, "to": "x"}']::jsonb[], options => '{"expires_at": "2001-01-01T00:00:00Z", "on_error": "skip"}');
+BEGIN;
+SELECT e #> '{error}' AS error, e #>> '{meta,advice}' AS advice, e #> '{meta,findings}' AS findings, e #>> '{meta,observation}' AS observation
+FROM actionledger.try_perform('rf_pay', '{"id": "R1", "amount": 1, "to": "x"}', options => '{"expires_at": "2001-01-01T00:00:00Z"}') e;
+ROLLBACK;
+BEGIN;
+SELECT created FROM actionledger.perform('rf_pay', '{"id": "R1", "amount": 1, "to": "x"}', options => '{"expires_at": "2099-01-01T00:00:00Z"}');
+SELECT created FROM actionledger.perform('rf_pay', '{"id": "R1", "amount": 1, "to": "x"}', options => '{"expires_at": "2001-01-01T00:00:00Z"}');
+SELECT created, error FROM actionledger.perform_many('rf_pay', ARRAY['{"id": "R1", "amount": 1, "to": "x"}']::jsonb[], options => '{"expires_at": "2001-01-01T00:00:00Z"}');
+SELECT e #>> '{data,created}' AS created, e #>> '{error,code}' AS code FROM actionledger.try_perform('rf_pay', '{"id": "R1", "amount": 1, "to": "x"}', options => '{"expires_at": "2001-01-01T00:00:00Z"}') e;
+SELECT test.fails($$SELECT actionledger.perform('rf_pay', '{"id": "R1", "amount": 2, "to": "x"}', options => '{"expires_at": "2001-01-01T00:00:00Z"}')$$);
+ROLLBACK;
 -- Left out, and null, they are none.
 BEGIN;
 SELECT created FROM actionledger.perform('rf_pay', '{"id": "R1", "amount": 1, "to": "x"}', options => NULL);
