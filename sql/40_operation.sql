@@ -118,7 +118,7 @@ CREATE VIEW actionledger.review_queue WITH (security_barrier) AS
                  UNION SELECT r.ref FROM actionledger.event e, jsonb_array_elements_text(e.evidence -> 'refs') AS r(ref)
                         WHERE e.action_id = a.action_id AND e.what = 'duplicates_found' ORDER BY 1) AS refs,
            actionledger._allowed(a.action_id) AS allowed,
-           format('SELECT * FROM actionledger.resolve(%s, ''confirmed'', ''{"external_ref": "…"}'', ''how you know''); '
+           format('SELECT * FROM actionledger.resolve(%s, ''confirmed'', ''{"external_ref": "..."}'', ''how you know''); '
                   '-- or ''failed'', when you have evidence that it did not and will not happen', a.action_id) AS do
     FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.tool t USING (tool_id)
     WHERE a.status = 'needs_reconciliation' AND a.next_step = 'review' AND actionledger._may_see(a.requested_by, a.owner);

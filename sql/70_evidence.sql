@@ -26,7 +26,7 @@ CREATE FUNCTION actionledger.claim(tool text, max int DEFAULT 1, lease interval 
     RETURNS SETOF actionledger.claimed LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_claim';
 COMMENT ON FUNCTION actionledger.claim(text, int, interval) IS
     'Take due actions of a tool with transport external, at most max, for as long as the lease (default and most: the tool''s timeout). COMMIT before acting: only then is the claim durable and somebody else kept from it. '
-    'Then report_outcome with {"token": …}; a lease that ends without a report is an unknown outcome. For members of the tool''s owner and operators. LG005, LG012 for a tool that the ledger sends itself, LG019 where nothing may be sent from';
+    'Then report_outcome with {"token": ...}; a lease that ends without a report is an unknown outcome. For members of the tool''s owner and operators. LG005, LG012 for a tool that the ledger sends itself, LG019 where nothing may be sent from';
 
 CREATE FUNCTION actionledger.heartbeat(action_id bigint, token bigint, lease interval DEFAULT NULL,
         OUT lease_ends_at timestamptz, OUT cancel_requested bool)

@@ -89,7 +89,7 @@ al_check_run(const AlProposal *proposal, const char *identity, AlSession *sessio
 							   pstrdup("Tell who looks after the tool: the function has to be made again, or another one named with actionledger.alter_tool()."), NIL);
 	if (!understood)
 		return al_refusal_make(AL_ERR_INVALID_DEFINITION, psprintf("the check of \"%s\" gave an answer that means nothing", tool->name),
-							   psprintf("%s returned neither null nor {\"code\": …, \"message\": …}. Nothing was recorded.", name),
+							   psprintf("%s returned neither null nor {\"code\": ..., \"message\": ...}. Nothing was recorded.", name),
 							   pstrdup("Tell who looks after the tool; the function has to be mended."), NIL);
 	return NULL;
 }
@@ -100,7 +100,7 @@ al_check_refusal(const AlTool *tool, const AlCheckAnswer *answer)
 {
 	return al_refusal_make(AL_ERR_CHECK_REFUSED, psprintf("\"%s\" was refused: %s", tool->name, answer->message),
 						   psprintf("%s, says its check. Nothing was recorded.", answer->code),
-						   psprintf("Do not propose it again unchanged. Where a person may allow it, ask with actionledger.request_approval('%s', …, 'why').",
+						   psprintf("Do not propose it again unchanged. Where a person may allow it, ask with actionledger.request_approval('%s', ..., 'why').",
 									tool->name), NIL);
 }
 

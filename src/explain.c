@@ -404,7 +404,7 @@ allowed(Tale *tale, TimestampTz now)
 	}
 	if (open)
 		list = allow(list, "resolve",
-					 psprintf("SELECT * FROM actionledger.resolve(" INT64_FORMAT ", 'confirmed', '{\"external_ref\": \"…\"}', 'how you know'%s); "
+					 psprintf("SELECT * FROM actionledger.resolve(" INT64_FORMAT ", 'confirmed', '{\"external_ref\": \"...\"}', 'how you know'%s); "
 							  "-- or 'failed', when you have evidence that it did not and will not happen", id,
 							  standing->status == AL_STATUS_NEEDS_RECONCILIATION ? ""
 							  : psprintf(", expected_status => '%s'", al_status_name(standing->status))));

@@ -129,7 +129,7 @@ find_list(Jsonb *document)
 				(errcode(AL_ERR_INVALID_DEFINITION),
 				 errmsg("there is no list of tools"),
 				 errdetail("At \"/tools\": an array belongs here."),
-				 errhint("Pass what the server answers to tools/list: {\"tools\": [{\"name\": …, \"inputSchema\": …}]}.")));
+				 errhint("Pass what the server answers to tools/list: {\"tools\": [{\"name\": ..., \"inputSchema\": ...}]}.")));
 	if (al_schema_get(&root, "nextCursor", &cursor) && cursor.type == jbvString)
 		ereport(NOTICE,
 				(errmsg("the server has more tools than these"),

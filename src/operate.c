@@ -229,13 +229,13 @@ al_verb_check_expected(const AlStanding *standing, const char *expected)
 static void
 check_filled(const char *note, const char *external_ref)
 {
-	if (strcmp(note, "how you know") != 0 && (external_ref == NULL || strcmp(external_ref, "…") != 0))
+	if (strcmp(note, "how you know") != 0 && (external_ref == NULL || strcmp(external_ref, "...") != 0))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("the decision is not filled in"),
 			 errdetail("The statement is the one that was shown, with its gaps. Nothing was decided."),
-			 errhint("Put the provider's reference, or '{}', in the place of \"…\", and say in the note how you know. Without evidence leave it open.")));
+			 errhint("Put the provider's reference, or '{}', in the place of \"...\", and say in the note how you know. Without evidence leave it open.")));
 }
 
 /* Refuses "failed" while a request may still be executed. */

@@ -281,7 +281,7 @@ al_perform_warn_of_repeat(const AlPrepared *prepared)
 			 prepared->story.superseded_by != 0
 			 ? errhint("Action " INT64_FORMAT " has taken its place: see actionledger.result(" INT64_FORMAT ").",
 					   prepared->story.superseded_by, prepared->story.superseded_by)
-			 : errhint("For a deliberate new one, call actionledger.supersede(" INT64_FORMAT ", …, 'why').", prepared->story.action_id)));
+			 : errhint("For a deliberate new one, call actionledger.supersede(" INT64_FORMAT ", ..., 'why').", prepared->story.action_id)));
 }
 
 /* Warns when actions that stand for items did not happen. */

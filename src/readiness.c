@@ -38,9 +38,9 @@ static const struct
 	const char *option;			/* NULL: it is no option */
 }			items[] = {
 	[PIECE_IDENTITY] = {"no identity", NULL},
-	[PIECE_IDEMPOTENCY] = {"no idempotency declared", "\"idempotency\": {\"header\": \"…\", \"window\": \"…\"}"},
-	[PIECE_LOOKUP] = {"no lookup", "\"lookup\": {\"request\": \"GET /…\", \"match\": \"…\"}"},
-	[PIECE_OWNER] = {"no owner", "\"owner\": \"…\""}
+	[PIECE_IDEMPOTENCY] = {"no idempotency declared", "\"idempotency\": {\"header\": \"...\", \"window\": \"...\"}"},
+	[PIECE_LOOKUP] = {"no lookup", "\"lookup\": {\"request\": \"GET /...\", \"match\": \"...\"}"},
+	[PIECE_OWNER] = {"no owner", "\"owner\": \"...\""}
 };
 
 static bool has(const AlTool *tool, Piece item);

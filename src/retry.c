@@ -232,7 +232,7 @@ consider_override(AlRetry *retry, AlStanding *standing, const AlTool *tool, Time
 	{
 		retry->why = psprintf("What was sent may still be executed: the max processing time is over at %s.", al_words_time(over));
 		retry->hint = pstrdup("Wait until then. With evidence that it cannot happen any more, decide with "
-							  "actionledger.resolve(…, 'failed', …, force => true), and perform it anew under another identity.");
+							  "actionledger.resolve(..., 'failed', ..., force => true), and perform it anew under another identity.");
 		return;
 	}
 	retry->allowed = retry->override = true;

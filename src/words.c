@@ -103,7 +103,7 @@ observe(const AlStory *story, bool created, bool asked_again)
 							strcmp(story->confirmed_by ? story->confirmed_by : "", "replay") == 0 ? " once" : "",
 							story->external_ref ? psprintf(", reference %s", story->external_ref) : "",
 							how_confirmed(story->confirmed_by),
-							asked_again ? psprintf(" For a deliberate second one, call actionledger.supersede(" INT64_FORMAT ", …, 'why').", story->action_id) : "");
+							asked_again ? psprintf(" For a deliberate second one, call actionledger.supersede(" INT64_FORMAT ", ..., 'why').", story->action_id) : "");
 		case AL_STATUS_PREPARED:
 			if (story->step == AL_STEP_BLOCKED)
 				return psprintf("%s%s has not been sent: %s. It did not happen. Do not propose it again; a person has to mend this first.",
@@ -144,7 +144,7 @@ observe(const AlStory *story, bool created, bool asked_again)
 							story->superseded_by != 0
 							? psprintf(" Action " INT64_FORMAT " has taken its place: call actionledger.result(" INT64_FORMAT ").",
 									   story->superseded_by, story->superseded_by)
-							: asked_again ? psprintf(" For a new one, call actionledger.supersede(" INT64_FORMAT ", …, 'why').", story->action_id) : "");
+							: asked_again ? psprintf(" For a new one, call actionledger.supersede(" INT64_FORMAT ", ..., 'why').", story->action_id) : "");
 	}
 	return subject;
 }

@@ -41,12 +41,12 @@ FROM actionledger.attempts WHERE action_id = pg_temp.id('review2') ORDER BY atte
 SELECT "do" AS statement FROM actionledger.review_queue WHERE action_id = pg_temp.id('review') \gset
 SELECT test.fails(:'statement');
 SELECT test.fails(replace(:'statement', 'how you know', 'seen there'));
-SELECT test.fails(replace(:'statement', '{"external_ref": "…"}', '{}'));
+SELECT test.fails(replace(:'statement', '{"external_ref": "..."}', '{}'));
 SELECT status, next_step FROM actionledger.actions WHERE action_id = pg_temp.id('review');
 BEGIN;
 SELECT status, next_step FROM (SELECT * FROM actionledger.resolve(pg_temp.id('review'), 'confirmed', '{"external_ref": "po_9"}', 'seen there')) x;
 ROLLBACK;
-SELECT :'statement' = format('SELECT * FROM actionledger.resolve(%s, ''confirmed'', ''{"external_ref": "…"}'', ''how you know''); -- or ''failed'', when you have evidence that it did not and will not happen', pg_temp.id('review')) AS as_tried;
+SELECT :'statement' = format('SELECT * FROM actionledger.resolve(%s, ''confirmed'', ''{"external_ref": "..."}'', ''how you know''); -- or ''failed'', when you have evidence that it did not and will not happen', pg_temp.id('review')) AS as_tried;
 
 -- The answer that a provider gave, bytes as they came, and never in full.
 BEGIN;
