@@ -179,7 +179,7 @@ COMMENT ON COLUMN actionledger.action.key_place IS 'Where the frozen request car
 COMMENT ON COLUMN actionledger.action.key_ends_at IS 'Until when the destination is relied on to remember the key (window less margin); NULL while nothing was delivered or no key is honoured';
 COMMENT ON COLUMN actionledger.action.expiry_moves IS 'expires_at was reckoned from the tool''s expires_after: it moves when the clock is set, while a time that the caller has given stays';
 COMMENT ON COLUMN actionledger.action.lookup_ends_at IS 'When the last lookup is made; starts at the first one';
-COMMENT ON COLUMN actionledger.action.doubted_at IS 'In the place of last_sent_at, where the max processing time has to be counted from later: when a successor took it over, or timeout before the end of a send that came late (its commit waited, its worker stood still or died, its timeout was lowered)';
+COMMENT ON COLUMN actionledger.action.doubted_at IS 'Since when nobody waits for an answer to what was sent, as far as its outcome is open: the max processing time is counted from then, or from timeout after last_sent_at where that is later. After a takeover: when the other place may have stopped waiting';
 COMMENT ON COLUMN actionledger.action.lookups_before IS 'How many of the lookups belong to a budget that is closed: before a send that followed a proved absence, or before reconcile_now';
 COMMENT ON COLUMN actionledger.action.absences IS 'How often a lookup has proved that it had not happened: only the first time may a send follow';
 COMMENT ON COLUMN actionledger.action.overridden IS 'A person has decided that it is sent once more although it may have happened; used up by the next send';

@@ -24,7 +24,6 @@ static void keep_answer(const AlWireResult *result, AlClosing *closing);
 static bool answer_is_replay(const AlEnded *ended, const AlTool *tool);
 static AlStop stop_of(const AlStanding *standing, TimestampTz now);
 static TimestampTz key_end(const AlStanding *standing, const AlTool *tool);
-static void doubt_until(AlStanding *standing, const AlTool *tool, TimestampTz now);
 static void keep_late(const AlStanding *standing, const AlOutcome *outcome, const char *what, AlJudgement *out);
 
 /* Judges an attempt that has ended. */
@@ -66,12 +65,12 @@ al_judge(const AlEnded *ended, const AlStanding *standing, const AlTool *tool,
 	}
 
 	if (outcome.verdict != AL_VERDICT_NOT_SENT)
-		doubt_until(&waited, tool, now);
+		waited.doubted_at = now;
 	decision = al_judge_outcome(&waited, tool, &outcome, al_judge_is_no_try(&evidence, &outcome), retry_after_s, now, out);
 	if (!out->moves)
 		return;
-	if (waited.doubted_at != standing->doubted_at && al_policy_is_open(out->move.known))
-		out->move.doubted_at = waited.doubted_at;
+	if (outcome.verdict != AL_VERDICT_NOT_SENT && al_policy_is_open(out->move.known))
+		out->move.doubted_at = now;
 	out->move.error_message = al_words_outcome(&decision, &outcome, &ended->evidence, tool, standing->sends);
 	/* Somebody has reported a refusal while this was under way. */
 	if (standing->known == AL_KNOWN_REJECTED && outcome.verdict == AL_VERDICT_CONFIRMED)
@@ -150,26 +149,20 @@ al_judge_due_unseen(const AlStanding *standing, const AlTool *tool, TimestampTz 
 	return al_policy_decide(&situation);
 }
 
-/* Says when nothing can be in progress any more. */
+/*
+ * Says when nothing can be in progress any more: the max processing time after
+ * nobody waits for an answer.  That is as stored, not by the timeout alone: the
+ * request may have left long after its mark, and its tool may have had another
+ * timeout then than it has today.
+ */
 TimestampTz
 al_judge_processed_at(const AlStanding *standing, const AlTool *tool)
 {
-	return TimestampTzPlusMilliseconds(Max(standing->last_sent_at, standing->doubted_at),
-									   tool->def->timeout_ms + tool->def->max_processing_ms);
-}
+	TimestampTz waited_until = standing->doubted_at;
 
-/*
- * Has the max processing time begin now, when nobody waits for an answer any
- * more, if it would have begun before: the request may have left long after its
- * mark, or been waited for longer than its tool's timeout is today.
- */
-static void
-doubt_until(AlStanding *standing, const AlTool *tool, TimestampTz now)
-{
-	TimestampTz since = TimestampTzPlusMilliseconds(now, -tool->def->timeout_ms);
-
-	if (since > Max(standing->last_sent_at, standing->doubted_at))
-		standing->doubted_at = since;
+	if (standing->last_sent_at != 0)
+		waited_until = Max(waited_until, TimestampTzPlusMilliseconds(standing->last_sent_at, tool->def->timeout_ms));
+	return TimestampTzPlusMilliseconds(waited_until, tool->def->max_processing_ms);
 }
 
 /* Fills the move that a decision makes. */

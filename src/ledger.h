@@ -48,7 +48,7 @@ typedef struct AlStanding
 	TimestampTz cancelled_at;
 	bool		expiry_moves;	/* with the clock */
 	TimestampTz lookup_ends_at;
-	TimestampTz doubted_at;		/* the max processing time is counted from then, where that is later */
+	TimestampTz doubted_at;		/* nobody waits for an answer since then; 0: not known */
 	TimestampTz approve_by;		/* until when a person may approve; 0: none needs to, or one has */
 	bool		overridden;		/* a person has decided that it is sent once more */
 	char	   *key_place;		/* where the frozen request carries an honoured key; NULL: nowhere */

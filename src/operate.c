@@ -245,7 +245,7 @@ check_not_early(const AlStanding *standing, bool force)
 	AlTool	   *tool;
 	TimestampTz over;
 
-	if (force || standing->last_sent_at == 0)
+	if (force || (standing->last_sent_at == 0 && standing->doubted_at == 0))
 		return;
 	al_registry_refresh();
 	tool = al_registry_tool_by_id(standing->tool_id);

@@ -45,6 +45,15 @@ subtest 'the max processing time begins when nobody waits any more' => sub {
 	is_deeply(sent_and_done($id), [ 1, 1 ], 'a timeout that is lowered meanwhile makes no second effect');
 	is($row->{confirmed_by}, 'lookup', 'it was found');
 
+	# Nor does one that is lowered after the ledger has given up.
+	tool('lowered later', do => 'slowexec:5000', timeout => '3s', processing => '3s');
+	$id = perform($node, 'lowered later', 'lowered-later');
+	settle($node, $id, 'needs_reconciliation', 'lookup');
+	$node->safe_psql('postgres', q{SELECT actionledger.alter_tool('lowered later', '{"timeout": "100ms"}')});
+	like($node->safe_psql('postgres', "SELECT message FROM actionledger.reconcile_now($id)"), qr/would prove nothing before/, 'it may still be executed');
+	settle($node, $id, 'confirmed', 'none');
+	is_deeply(sent_and_done($id), [ 1, 1 ], 'a timeout that is lowered afterwards makes no second effect');
+
 	# A dispatcher that is suspended, and then killed, has waited until then.
 	tool('killed', do => 'hang', timeout => '500ms', processing => '8s');
 	$id = perform($node, 'killed', 'killed');
