@@ -58,16 +58,17 @@ static AlStatement abandon_inherited = {
 /*
  * What was inherited may have been sent by the other one until now.  What was
  * not sent from here, and has consequences, is looked up before it is, where its
- * tool has a lookup; so is what waits for an approval here, which the other one
- * may have got.
+ * tool has a lookup; so is what waits here for a person, who may have approved or
+ * mended it there.
  */
 static AlStatement adopt_inherited = {
 	"WITH live AS (SELECT a.action_id, a.status = 'prepared' AND "
-	"                (a.next_step = 'approve' OR (a.next_step = 'send' AND (a.attempts > 0 OR coalesce(d.held_at, d.next_at) <= clock_timestamp()))) "
-	"                AND t.options ? 'lookup' AND t.action_type IN ('non_idempotent', 'irreversible') AS doubtful "
+	"                (a.next_step IN ('approve', 'blocked') OR (a.next_step = 'send' AND (a.attempts > 0 OR coalesce(d.held_at, d.next_at) <= clock_timestamp()))) "
+	"                AND t.options ? 'lookup' AND t.action_type IN ('non_idempotent', 'irreversible') AS doubtful, "
+	"    actionledger._duration(t.options ->> 'timeout', '30 s') AS timeout "
 	"  FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.tool t USING (tool_id) "
 	"  WHERE a.instance <> $3 FOR UPDATE OF a), "
-	"adopted AS (UPDATE actionledger.action a SET instance = $3, doubted_at = clock_timestamp(), overridden = false, "
+	"adopted AS (UPDATE actionledger.action a SET instance = $3, doubted_at = clock_timestamp() + live.timeout, overridden = false, "
 	"  status = CASE WHEN live.doubtful THEN 'needs_reconciliation' ELSE a.status END, "
 	"  next_step = CASE WHEN live.doubtful THEN 'lookup' ELSE a.next_step END, "
 	"  known = CASE WHEN live.doubtful THEN 'unknown' ELSE a.known END, "

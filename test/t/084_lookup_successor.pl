@@ -30,24 +30,32 @@ for my $service (qw(sent unsent))
 	$id{"$service $_"} = perform($node, "$service $_", "$service-$_" =~ tr/ /-/r) for 'looked up', 'once', 'unsure', 'idempotent', 'no lookup', 'approved';
 	$id{"$service later"} = perform($node, "$service looked up", "$service-later", options => '{"not_before": "2099-01-01 00:00Z"}');
 }
+# Blocked where it was recorded, and mended there after the backup.
+$node->safe_psql('postgres', qq{SELECT actionledger.create_service('mended', '$p->{url}', '{"allow_private": true, "breaker": {"failures": 1000}, "auth": {"bearer": "{secret:key}"}}')});
+refund_tool($node, service => 'mended', mode => 'unkeyed', timeout => '500ms', name => 'mended', options => "$lookup, \"absence\": \"authoritative\"}");
+$id{'sent blocked'} = perform($node, 'mended', 'mended');
+settle($node, $id{'sent blocked'}, 'prepared', 'blocked');
 $node->backup('before');
+$node->safe_psql('postgres', q{SELECT actionledger.set_secret('key', 'sk')});
+$node->safe_psql('postgres', "SELECT actionledger.retry($id{'sent blocked'}, 'the secret is there')");
 $node->safe_psql('postgres', "SET ROLE finance; SELECT actionledger.approve($id{'sent approved'}, 'seen')");
 $node->safe_psql('postgres', q{SELECT actionledger.resume_service('sent', 'done')});
-settle($node, $id{"sent $_"}, 'confirmed', 'none') for 'looked up', 'once', 'unsure', 'idempotent', 'no lookup', 'approved';
+settle($node, $id{"sent $_"}, 'confirmed', 'none') for 'looked up', 'once', 'unsure', 'idempotent', 'no lookup', 'approved', 'blocked';
 $node->stop('immediate');
-is(effects($p), 6, 'the original has sent six after the backup, and is lost');
+is(effects($p), 7, 'the original has sent seven after the backup, and is lost');
 
 my $copy = PostgreSQL::Test::Cluster->new('copy');
 $copy->init_from_backup($node, 'before');
 $copy->start;
 poll_sql($copy, q{SELECT bool_or(state = 'fenced') FROM actionledger.workers}, 'the copy is fenced');
+$copy->safe_psql('postgres', q{SELECT actionledger.set_secret('key', 'sk')});
 like($copy->safe_psql('postgres', q{SELECT actionledger.resume_dispatch('successor', 'the original is lost')}), qr/looked up first where their tools have a lookup/, 'it takes over');
 is($copy->safe_psql('postgres', "SELECT status, next_step, sends FROM actionledger.action WHERE action_id = $id{'sent looked up'}") =~ /^(needs_reconciliation\|lookup|confirmed\|none)\|0$/ ? 1 : 0, 1,
 	'what was not sent from here is an unknown outcome');
 is($copy->safe_psql('postgres', "SELECT status, next_step FROM actionledger.action WHERE action_id = $id{'sent later'}"), 'prepared|send', 'what was not due yet cannot have been sent');
 
 subtest 'found at the provider: confirmed, without a second send' => sub {
-	for my $tool ('looked up', 'once', 'unsure', 'approved')
+	for my $tool ('looked up', 'once', 'unsure', 'approved', 'blocked')
 	{
 		my $row = settle($copy, $id{"sent $tool"}, 'confirmed', 'none');
 		is_deeply([ @$row{qw(confirmed_by sends)} ], [ 'lookup', 0 ], "$tool: by the lookup");
@@ -63,7 +71,7 @@ subtest 'proved absent: sent for the first time' => sub {
 		my $row = settle($copy, $unsent, 'confirmed', 'none');
 		is_deeply([ @$row{qw(confirmed_by sends absences)} ], [ 'response', 1, 0 ], "$tool: sent from here");
 		is_deeply([ scalar(received($p, $id{"unsent $tool"})), effects($p, $id{"unsent $tool"}) ], [ 1, 1 ], "$tool: once");
-		is($copy->safe_psql('postgres', "SELECT min(started_at) FILTER (WHERE kind = 'send') >= a.doubted_at + interval '1500 ms' FROM actionledger.attempt JOIN actionledger.action a USING (action_id)
+		is($copy->safe_psql('postgres', "SELECT min(started_at) FILTER (WHERE kind = 'send') >= a.doubted_at + interval '1 s' FROM actionledger.attempt JOIN actionledger.action a USING (action_id)
 		  WHERE action_id = $unsent GROUP BY a.doubted_at"), 't', "$tool: after all that the original may have sent would have been done");
 	}
 };
