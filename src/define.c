@@ -33,6 +33,7 @@
 #include "schema.h"
 #include "session.h"
 #include "settings.h"
+#include "tool_lock.h"
 #include "visible.h"
 #include "wakeup.h"
 
@@ -74,10 +75,12 @@ static AlStatement delete_unused_tools = {
 	"AND t.dropped_at IS NOT NULL AND NOT EXISTS (SELECT FROM actionledger.action a WHERE a.tool_id = t.tool_id)",
 	1, {TEXTOID}
 };
+static AlStatement find_history = {
+	"SELECT 1 FROM actionledger.action a JOIN actionledger.service s USING (service_id) WHERE s.name = $1 LIMIT 1", 1, {TEXTOID}
+};
 static AlStatement delete_service = {
 	"DELETE FROM actionledger.service s WHERE s.name = $1 "
-	"AND NOT EXISTS (SELECT FROM actionledger.tool t WHERE t.service_id = s.service_id) "
-	"AND NOT EXISTS (SELECT FROM actionledger.action a WHERE a.service_id = s.service_id)",
+	"AND NOT EXISTS (SELECT FROM actionledger.tool t WHERE t.service_id = s.service_id)",
 	1, {TEXTOID}
 };
 static AlStatement insert_tool = {
@@ -87,9 +90,11 @@ static AlStatement insert_tool = {
 	8, {TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, JSONBOID, TEXTOID}
 };
 static AlStatement update_tool = {
+	"WITH old AS (SELECT o.tool_id, o.service_id, o.options FROM actionledger.tool o WHERE o.name = $1 AND o.dropped_at IS NULL FOR UPDATE) "
 	"UPDATE actionledger.tool t SET service_id = s.service_id, request = $3, action_type = $4::actionledger.action_type, "
 	"identity = $5, input = $6, options = $7, altered_at = clock_timestamp() "
-	"FROM actionledger.service s WHERE t.name = $1 AND t.dropped_at IS NULL AND s.name = $2 RETURNING tool_id",
+	"FROM old, actionledger.service s WHERE t.tool_id = old.tool_id AND s.name = $2 "
+	"RETURNING t.tool_id, old.service_id <> t.service_id, (old.options ->> 'transport') IS DISTINCT FROM (t.options ->> 'transport')",
 	7, {TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, JSONBOID}
 };
 static AlStatement select_tool = {
@@ -101,6 +106,9 @@ static AlStatement select_tool = {
 static AlStatement count_live = {
 	"SELECT count(*) FROM actionledger.due d JOIN actionledger.action a USING (action_id) WHERE a.tool_id = $1",
 	1, {INT4OID}
+};
+static AlStatement find_action = {
+	"SELECT 1 FROM actionledger.action WHERE tool_id = $1 LIMIT 1", 1, {INT4OID}
 };
 static AlStatement count_other_transport = {
 	"SELECT count(*) FROM actionledger.due d JOIN actionledger.action a USING (action_id) WHERE a.tool_id = $1 AND (a.method = '" AL_EXTERNAL "') <> $2",
@@ -116,7 +124,7 @@ static AlStatement block_live = {
 	"blocked AS ("
 	"  UPDATE actionledger.action a SET next_step = 'blocked', error_code = 'tool_dropped', "
 	"    error_message = 'the tool was dropped' FROM live WHERE a.action_id = live.action_id RETURNING a.action_id, a.status), "
-	"parked AS (UPDATE actionledger.due d SET next_at = 'infinity' FROM blocked b WHERE d.action_id = b.action_id) "
+	"parked AS (UPDATE actionledger.due d SET next_at = 'infinity', held_at = NULL FROM blocked b WHERE d.action_id = b.action_id) "
 	"INSERT INTO actionledger.event (action_id, what, status, by_whom, note) "
 	"SELECT action_id, 'blocked', status, $2, 'the tool was dropped' FROM blocked",
 	2, {INT4OID, TEXTOID}
@@ -138,11 +146,13 @@ static void write_service(const char *name, const char *base_url, Jsonb *options
 static char *write_tool(const char *name, const char *service, const char *request, const char *type,
 						const char *identity, Jsonb *input, Jsonb *options, bool replace);
 static void check_tool(AlTool *tool);
+static void check_moved(int32 tool_id, const char *name, bool service, bool transport);
 static void check_transport(const AlTool *tool);
 static char *check_tools_of_service(const char *service);
 static void warn_of_stranded(const char *service, const char *origin);
 static char *readiness(const char *name);
 static int32 find_tool(const char *name);
+static AL_NORETURN void no_such_tool(const char *name);
 static AL_NORETURN void no_such_service(const char *name);
 
 /* create_service(name, base_url, options, replace) */
@@ -238,12 +248,18 @@ al_drop_service(PG_FUNCTION_ARGS)
 	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	Datum		value = PG_GETARG_DATUM(0);
 	AlSession	session;
+	bool		used;
 
 	al_session_begin(&session, true);
 	if (al_statement_run(&select_service, &value, NULL) == 0)
 		no_such_service(name);
-	(void) al_statement_run(&delete_unused_tools, &value, NULL);
-	if (al_statement_run(&delete_service, &value, NULL) == 0)
+	used = al_statement_read_latest(&find_history, &value) > 0;
+	if (!used)
+	{
+		(void) al_statement_run(&delete_unused_tools, &value, NULL);
+		used = al_statement_run(&delete_service, &value, NULL) == 0;
+	}
+	if (used)
 		ereport(ERROR,
 				(errcode(AL_ERR_IN_USE),
 				 errmsg("service \"%s\" is in use", name),
@@ -328,9 +344,10 @@ al_drop_tool(PG_FUNCTION_ARGS)
 
 	al_session_begin(&session, true);
 	tool_id = find_tool(name);
+	al_tool_lock_exclusive(tool_id, name);
 	values[0] = Int32GetDatum(tool_id);
 	values[1] = CStringGetTextDatum(who);
-	(void) al_statement_run(&count_live, values, NULL);
+	(void) al_statement_read_latest(&count_live, values);
 	live = al_column_int8(0, 1);
 	if (live > 0 && !force)
 		ereport(ERROR,
@@ -472,7 +489,10 @@ write_tool(const char *name, const char *service, const char *request, const cha
 					 errmsg("tool \"%s\" already exists", name),
 					 errdetail("A tool of that name is defined."),
 					 errhint("Use actionledger.alter_tool(), or pass replace => true.")));
-		(void) al_statement_run(&update_tool, values, nulls);
+		/* Somebody may have dropped it in between. */
+		if (al_statement_run(&update_tool, values, nulls) == 0)
+			no_such_tool(name);
+		check_moved(al_column_int4(0, 1), name, al_column_bool(0, 2), al_column_bool(0, 3));
 	}
 	al_registry_changed();
 	CommandCounterIncrement();
@@ -493,13 +513,29 @@ check_tool(AlTool *tool)
 		al_render_check_key(tool->def, tool->idempotency);
 }
 
+/* Refuses another service to a tool that has actions; and waits for those that are being recorded for the old transport. */
+static void
+check_moved(int32 tool_id, const char *name, bool service, bool transport)
+{
+	Datum		value = Int32GetDatum(tool_id);
+
+	if (service || transport)
+		al_tool_lock_exclusive(tool_id, name);
+	if (service && al_statement_read_latest(&find_action, &value) > 0)
+		ereport(ERROR,
+				(errcode(AL_ERR_IN_USE),
+				 errmsg("tool \"%s\" cannot go to another service", al_visible(name)),
+				 errdetail("It has actions, whose identities are names at the service where they were recorded: at another one the same could be performed again."),
+				 errhint("Define a tool of another name there; or drop this one first, and mind that what it has done is not known to the new one.")));
+}
+
 /* Refuses to leave live actions with nobody to carry them out. */
 static void
 check_transport(const AlTool *tool)
 {
 	Datum		values[2] = {Int32GetDatum(tool->tool_id), BoolGetDatum(tool->def->external)};
 
-	(void) al_statement_run(&count_other_transport, values, NULL);
+	(void) al_statement_read_latest(&count_other_transport, values);
 	if (al_column_int8(0, 1) > 0)
 		ereport(ERROR,
 				(errcode(AL_ERR_IN_USE),
@@ -575,12 +611,19 @@ find_tool(const char *name)
 	Datum		value = CStringGetTextDatum(name);
 
 	if (al_statement_run(&select_tool, &value, NULL) == 0)
-		ereport(ERROR,
-				(errcode(AL_ERR_UNKNOWN_TOOL),
-				 errmsg("there is no tool \"%s\"", al_visible(name)),
-				 errdetail("No tool of that name is defined, or it was dropped."),
-				 errhint("See actionledger.tools.")));
+		no_such_tool(name);
 	return al_column_int4(0, 1);
+}
+
+/* Raises for a tool that is not there. */
+static void
+no_such_tool(const char *name)
+{
+	ereport(ERROR,
+			(errcode(AL_ERR_UNKNOWN_TOOL),
+			 errmsg("there is no tool \"%s\"", al_visible(name)),
+			 errdetail("No tool of that name is defined, or it was dropped."),
+			 errhint("See actionledger.tools.")));
 }
 
 /* Raises for a service that is not there. */

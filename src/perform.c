@@ -27,6 +27,7 @@
 #include "session.h"
 #include "settings.h"
 #include "tally.h"
+#include "tool_lock.h"
 #include "validate.h"
 #include "visible.h"
 #include "workers.h"
@@ -227,7 +228,7 @@ al_perform_many(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Finds the tool that a proposal names. */
+/* Finds the tool that a proposal names, and keeps it until the transaction ends. */
 static AlRefusal *
 find_tool(AlProposal *proposal)
 {
@@ -235,9 +236,18 @@ find_tool(AlProposal *proposal)
 		return al_refusal_make(AL_ERR_MISSING_ARGUMENTS, pstrdup("no tool is named"),
 							   pstrdup("The value for tool is null. Nothing was recorded."),
 							   pstrdup("The view actionledger.tools shows the tools that you may perform."), NIL);
-	al_registry_refresh();
-	proposal->tool = al_registry_tool(proposal->tool_name);
-	return proposal->tool == NULL ? al_validate_no_tool(proposal->tool_name, proposal->requester) : NULL;
+	for (int32 kept = 0;;)
+	{
+		al_registry_refresh();
+		proposal->tool = al_registry_tool(proposal->tool_name);
+		if (proposal->tool == NULL)
+			return al_validate_no_tool(proposal->tool_name, proposal->requester);
+		if (proposal->tool->tool_id == kept)
+			return NULL;
+		/* It may have been another one before the lock was there. */
+		kept = proposal->tool->tool_id;
+		al_tool_lock_share(kept, proposal->tool->name);
+	}
 }
 
 /* Counts a refusal; other errors are none. */

@@ -71,11 +71,13 @@ SELECT identity, status, next_step, error_code FROM pg_temp.frozen;
 
 -- A service stays while actions refer to it, also when the tool has moved on:
 -- with it would go the memory of what was performed, and live actions would be
--- sent by nobody.
+-- sent by nobody.  A tool that has actions moves on by a new one of its name only.
 SELECT actionledger.create_service('ch_old', 'https://old.example.invalid');
 SELECT actionledger.create_tool('ch_move', 'ch_old', 'POST /x', identity => 'move:{id}', input => '{"properties": {"id": {"type": "string"}}}');
 SELECT identity, created FROM actionledger.perform('ch_move', '{"id": "1"}');
-SELECT actionledger.create_tool('ch_move', 'ch', 'POST /x', identity => 'move:{id}', input => '{"properties": {"id": {"type": "string"}}}', replace => true);
+SELECT test.fails($$SELECT actionledger.create_tool('ch_move', 'ch', 'POST /x', replace => true)$$);
+SELECT actionledger.drop_tool('ch_move', force => true);
+SELECT actionledger.create_tool('ch_move', 'ch', 'POST /x', identity => 'move:{id}', input => '{"properties": {"id": {"type": "string"}}}');
 SELECT test.fails($$SELECT actionledger.drop_service('ch_old')$$);
 SELECT identity, status, next_step, url FROM pg_temp.frozen WHERE identity = 'move:1';
 
