@@ -14,7 +14,7 @@
 
 SCRIPT_GOALS := check demo bench schema-suite fuzz
 .DEFAULT_GOAL := all
-.PHONY: all fault unit provider resolver clock rawloop layers $(SCRIPT_GOALS)
+.PHONY: all fault unit fuzz-server provider resolver clock rawloop layers $(SCRIPT_GOALS)
 
 ifneq ($(filter $(SCRIPT_GOALS),$(MAKECMDGOALS)),)
 # ---------------------------------------------------------------------------
@@ -171,6 +171,16 @@ $(FUZZ_OBJS): build/fuzz/replay/%.o: test/fuzz/%.c test/fuzz/fuzz.h $(wildcard s
 	$(COMPILE) $(PLAIN_CPPFLAGS) -DLLVMFuzzerTestOneInput=fuzz_$* -c -o $@ $<
 build/unit/test_fuzz_corpus: test/fuzz/replay.c $(FUZZ_OBJS) build/librules.a test/unit/tap.h Makefile
 	$(COMPILE) $(PLAIN_CPPFLAGS) '-DFUZZ_TARGETS=$(FUZZ_TARGETS_LISTED)' -o $@ $< $(FUZZ_OBJS) build/librules.a $(UNIT_LIBS)
+
+# The same for the targets that run in a server: each a library with the extension in it.
+ifneq ($(PGXS),)
+FUZZ_SERVER_SOURCES := $(filter-out test/fuzz/server/module.c,$(sort $(wildcard test/fuzz/server/*.c)))
+fuzz-server: $(FUZZ_SERVER_SOURCES:test/fuzz/server/%.c=build/fuzz/server/%.so)
+build/fuzz/server/%.o: test/fuzz/server/%.c Makefile
+	$(COMPILE) $(CPPFLAGS) $(DEPENDENCIES) -c -o $@ $<
+build/fuzz/server/%.so: build/fuzz/server/%.o build/fuzz/server/module.o $(OBJS)
+	$(CC) $(CFLAGS) $^ $(LDFLAGS) $(LDFLAGS_SL) -Wl,-Bsymbolic -shared -o $@ $(SHLIB_LINK)
+endif
 
 # The HTTP server of the tests.
 provider: build/provider

@@ -276,6 +276,7 @@ read_objects(Reading *reading, Datum document)
 	{
 		found->finding = AL_FOUND_NOTHING_SURE;
 		found->category = "more_pages";
+		found->result = 0;
 	}
 	else if (found->n == 0)
 	{

@@ -30,7 +30,7 @@ run_make() {
 
 # Build everything that there are sources for.
 build_all() {
-	local -a targets=(all fault unit)
+	local -a targets=(all fault unit fuzz-server)
 
 	if compgen -G 'test/provider/*.c' >/dev/null; then
 		targets+=(provider)

@@ -59,8 +59,21 @@ unstage() {
 	fi
 }
 
+# Give the folder $1 to the user that scripts run as, and make the array "switch" of
+# the caller what a command begins with to run as that user.
+give_to_ordinary_user() {
+	switch=()
+	if [[ $EUID -eq 0 ]]; then
+		if ! id -u "$TEST_USER" >/dev/null 2>&1; then
+			useradd --system --no-create-home --home-dir /nonexistent --shell /bin/bash "$TEST_USER"
+		fi
+		chown -R "$TEST_USER:" "$1"
+		switch=(setpriv --reuid "$TEST_USER" --regid "$(id -g "$TEST_USER")" --clear-groups --no-new-privs)
+	fi
+}
+
 stage() {
-	local -a switch=() environment
+	local -a switch environment
 	local status=0
 
 	bootstrap
@@ -75,14 +88,7 @@ stage() {
 		export SUITE
 	fi
 
-	if [[ $EUID -eq 0 ]]; then
-		if ! id -u "$TEST_USER" >/dev/null 2>&1; then
-			useradd --system --no-create-home --home-dir /nonexistent --shell /bin/bash "$TEST_USER"
-		fi
-		chown -R "$TEST_USER:" "$WORK"
-		switch=(setpriv --reuid "$TEST_USER" --regid "$(id -g "$TEST_USER")" --clear-groups --no-new-privs)
-	fi
-
+	give_to_ordinary_user "$WORK"
 	mapfile -d '' -t environment < <(pass_on)
 	cd "$WORK/tree" || return
 	"${switch[@]}" env -i "${environment[@]}" WORK="$WORK" PG_CONFIG="$PG_CONFIG" HOME="$WORK/home" \
