@@ -16,6 +16,7 @@
 
 static bool needs_body(const AlTool *tool, const AlWireResult *result);
 static void read_body(void *arg);
+static void choose(void *arg);
 static bool rule_fits(const AlRule *rule, const AlWireResult *result);
 static bool condition_holds(const char *path, Datum document);
 static char *scalar_text(Jsonb *value);
@@ -26,19 +27,28 @@ typedef struct Reading
 	const AlTool *tool;
 	const AlWireResult *result;
 	AlAnswer   *answer;
+	Datum		document;		/* 0: the body is none */
 } Reading;
 
 /* Reads an answer; a body that cannot be read is like none. */
 void
 al_answer_read(const AlTool *tool, const AlWireResult *result, AlAnswer *answer)
 {
+	Reading		reading = {tool, result, answer};
+
 	memset(answer, 0, sizeof(*answer));
 	if (!result->head.complete)
 		return;
-	if (needs_body(tool, result) && result->body_len > 0 &&
-		al_session_try(read_body, &(Reading) {tool, result, answer}))
-		return;
-	memset(answer, 0, sizeof(*answer));
+	if (needs_body(tool, result) && result->body_len > 0)
+	{
+		if (al_session_try(read_body, &reading))
+			return;
+		/* What raises where reference and result are looked for must not take the rules' answer away. */
+		memset(answer, 0, sizeof(*answer));
+		if (al_session_try(choose, &reading))
+			return;
+		memset(answer, 0, sizeof(*answer));
+	}
 	al_answer_choose(tool->def->outcome, result, NULL, answer);
 }
 
@@ -65,16 +75,24 @@ static void
 read_body(void *arg)
 {
 	Reading    *reading = arg;
-	Datum		document;
 
-	if (!al_answer_document(reading->result, &document))
-	{
-		al_answer_choose(reading->tool->def->outcome, reading->result, NULL, reading->answer);
-		return;
-	}
+	choose(reading);
+	if (reading->document != 0)
+		al_answer_extract(reading->tool, reading->document, reading->answer);
+}
+
+/* Finds the rule that holds, raising likewise. */
+static void
+choose(void *arg)
+{
+	Reading    *reading = arg;
+
+	reading->document = 0;
+	if (!al_answer_document(reading->result, &reading->document))
+		reading->document = 0;
 	al_answer_choose(reading->tool->def->outcome, reading->result,
-					 reading->result->evidence.framing_complete ? &document : NULL, reading->answer);
-	al_answer_extract(reading->tool, document, reading->answer);
+					 reading->document != 0 && reading->result->evidence.framing_complete ? &reading->document : NULL,
+					 reading->answer);
 }
 
 /* Makes a document of a body; false when it is no text of one. */

@@ -41,6 +41,7 @@ typedef struct Reading
 	const AlParticulars *particulars;
 	const AlWireResult *result;
 	AlFound    *found;
+	bool		bare;			/* reference and result are not looked for */
 } Reading;
 
 static void render(void *arg);
@@ -194,15 +195,16 @@ al_lookup_read(const AlTool *tool, const AlParticulars *particulars, const AlEvi
 		evidence->head_complete && evidence->framing_complete;
 	Reading		reading = {tool, particulars, result, found};
 
-	memset(found, 0, sizeof(*found));
 	classify(evidence, found);
 	if (result == NULL || particulars == NULL || tool->def->lookup == NULL || !whole || result->body_capped)
 		return;
+	if (al_session_try(read_answer, &reading))
+		return;
+	/* What raises where reference and result are looked for must not take away what was found. */
+	classify(evidence, found);
+	reading.bare = true;
 	if (!al_session_try(read_answer, &reading))
-	{
-		memset(found, 0, sizeof(*found));
-		found->category = "unreadable";
-	}
+		*found = (AlFound) {.category = "unreadable"};
 }
 
 /* Says why an answer proves nothing, until it is seen that it does. */
@@ -212,8 +214,7 @@ classify(const AlEvidence *evidence, AlFound *found)
 	AlContext	context = {.earlier_open = true};
 	AlOutcome	outcome = al_classify(evidence, &context);
 
-	found->finding = AL_FOUND_NOTHING_SURE;
-	found->category = outcome.category;
+	*found = (AlFound) {.finding = AL_FOUND_NOTHING_SURE, .category = outcome.category};
 	if (!evidence->head_complete || outcome.verdict == AL_VERDICT_NOT_SENT || evidence->prereqs >= 2)
 		return;
 	if (!evidence->framing_complete || evidence->ending != AL_END_OK)
@@ -303,7 +304,8 @@ judge_object(Reading *reading, Jsonb *object)
 	AlOutcome	outcome;
 
 	al_answer_choose(tool->lookup->has_outcome ? tool->lookup->outcome : tool->outcome, reading->result, &document, &answer);
-	al_answer_extract(reading->tool, document, &answer);
+	if (!reading->bare)
+		al_answer_extract(reading->tool, document, &answer);
 	context.body_rule = answer.body_rule;
 	if (answer.rule != NULL)
 	{
@@ -362,7 +364,8 @@ keep_several(Reading *reading, Jsonb *matches)
 		AlAnswer	answer = {0};
 		JsonbValue	ref = {.type = jbvString};
 
-		al_answer_extract(reading->tool, JsonbPGetDatum(object), &answer);
+		if (!reading->bare)
+			al_answer_extract(reading->tool, JsonbPGetDatum(object), &answer);
 		if (answer.external_ref == NULL)
 			continue;
 		if (found->external_ref == NULL)

@@ -52,6 +52,14 @@ for my $name (sort keys %answers)
 	is_deeply([ scalar(received($p, $id)), effects($p, $id) ], [ 1, $effects ], "$name: one request, $effects effects");
 }
 
+# What cannot be made of a body takes nothing away that a rule has seen in it: a time with a
+# zone does not compare with a date.
+refund_tool($node, name => 'zone', mode => 'unkeyed', do => 'execstatus:200;body:' . twice('{"ok": true, "id": "z-1", "when": "2026-11-30T10:00:00+05:30"}'),
+	options => '"result": "$.when.datetime() ? (@ < \"2026-12-01\".datetime())", "outcome": [
+	{"status": 200, "if": "$.ok == true", "verdict": "confirmed"}, {"status": 200, "verdict": "unknown"}]');
+my $zone = settle($node, perform($node, 'zone', 'zone'), 'confirmed', 'none');
+is($zone->{result}, undef, 'a result that cannot be had is none');
+
 # The same where the status says it all: 200 with ok false, and a 202 that is final.
 refund_tool($node, name => 'slack', mode => 'unkeyed', do => 'okfalse', options => '"outcome": [
 	{"status": 200, "if": "$.ok == true", "verdict": "confirmed"}, {"status": 200, "if": "$.ok == false", "verdict": "rejected"}]');

@@ -89,6 +89,16 @@ subtest 'one object: confirmed by what was found, whatever the sends said' => su
 	like($answer->{meta}{observation}, qr/succeeded, reference re_\d+\. No answer told so; a lookup found it at the provider\./, 'in words');
 };
 
+subtest 'one object out of which no result can be had: confirmed all the same' => sub {
+	# A time with a zone does not compare with a date.
+	tool('zone', options => '"result": "$.key ? (\"2026-11-30T10:00:00+05:30\".datetime() < \"2026-12-01\".datetime())"');
+	my $id = perform($node, 'zone', 'zone-1');
+	my $row = settle($node, $id, 'confirmed', 'none');
+	is_deeply(story($id), [ 'send unknown timeout_after_send', 'lookup confirmed found' ], 'the lookup confirms it');
+	is($row->{result}, undef, 'without a result');
+	is_deeply(sent_and_done($id), [ 1, 1 ], 'sent once, done once');
+};
+
 subtest 'one object that says it has failed: rejected, not confirmed' => sub {
 	tool('failed', look => 'show:failed', options => $failed);
 	my $id = perform($node, 'failed', 'failed-1');
