@@ -90,11 +90,11 @@ static AlStatement insert_tool = {
 	8, {TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, JSONBOID, TEXTOID}
 };
 static AlStatement update_tool = {
-	"WITH old AS (SELECT o.tool_id, o.service_id, o.options FROM actionledger.tool o WHERE o.name = $1 AND o.dropped_at IS NULL FOR UPDATE) "
+	"WITH old AS (SELECT o.tool_id, o.service_id, o.action_type, o.options FROM actionledger.tool o WHERE o.name = $1 AND o.dropped_at IS NULL FOR UPDATE) "
 	"UPDATE actionledger.tool t SET service_id = s.service_id, request = $3, action_type = $4::actionledger.action_type, "
 	"identity = $5, input = $6, options = $7, altered_at = clock_timestamp() "
 	"FROM old, actionledger.service s WHERE t.tool_id = old.tool_id AND s.name = $2 "
-	"RETURNING t.tool_id, old.service_id <> t.service_id, (old.options ->> 'transport') IS DISTINCT FROM (t.options ->> 'transport')",
+	"RETURNING t.tool_id, old.service_id <> t.service_id, (old.options ->> 'transport') IS DISTINCT FROM (t.options ->> 'transport'), old.action_type > t.action_type",
 	7, {TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, JSONBOID}
 };
 static AlStatement select_tool = {
@@ -146,7 +146,7 @@ static void write_service(const char *name, const char *base_url, Jsonb *options
 static char *write_tool(const char *name, const char *service, const char *request, const char *type,
 						const char *identity, Jsonb *input, Jsonb *options, bool replace);
 static void check_tool(AlTool *tool);
-static void check_moved(int32 tool_id, const char *name, bool service, bool transport);
+static void check_changed(int32 tool_id, const char *name, bool service, bool transport, bool bolder);
 static void check_transport(const AlTool *tool);
 static char *check_tools_of_service(const char *service);
 static void warn_of_stranded(const char *service, const char *origin);
@@ -492,7 +492,7 @@ write_tool(const char *name, const char *service, const char *request, const cha
 		/* Somebody may have dropped it in between. */
 		if (al_statement_run(&update_tool, values, nulls) == 0)
 			no_such_tool(name);
-		check_moved(al_column_int4(0, 1), name, al_column_bool(0, 2), al_column_bool(0, 3));
+		check_changed(al_column_int4(0, 1), name, al_column_bool(0, 2), al_column_bool(0, 3), al_column_bool(0, 4));
 	}
 	al_registry_changed();
 	CommandCounterIncrement();
@@ -513,13 +513,17 @@ check_tool(AlTool *tool)
 		al_render_check_key(tool->def, tool->idempotency);
 }
 
-/* Refuses another service to a tool that has actions; and waits for those that are being recorded for the old transport. */
+/*
+ * Refuses what would make of a tool's actions something else: another service,
+ * or a bolder type, by which what was sent might be sent again.  The transport is
+ * checked later, when those that are being recorded are there.
+ */
 static void
-check_moved(int32 tool_id, const char *name, bool service, bool transport)
+check_changed(int32 tool_id, const char *name, bool service, bool transport, bool bolder)
 {
 	Datum		value = Int32GetDatum(tool_id);
 
-	if (service || transport)
+	if (service || transport || bolder)
 		al_tool_lock_exclusive(tool_id, name);
 	if (service && al_statement_read_latest(&find_action, &value) > 0)
 		ereport(ERROR,
@@ -527,6 +531,15 @@ check_moved(int32 tool_id, const char *name, bool service, bool transport)
 				 errmsg("tool \"%s\" cannot go to another service", al_visible(name)),
 				 errdetail("It has actions, whose identities are names at the service where they were recorded: at another one the same could be performed again."),
 				 errhint("Define a tool of another name there; or drop this one first, and mind that what it has done is not known to the new one.")));
+	if (!bolder)
+		return;
+	(void) al_statement_read_latest(&count_live, &value);
+	if (al_column_int8(0, 1) > 0)
+		ereport(ERROR,
+				(errcode(AL_ERR_IN_USE),
+				 errmsg("the action_type of tool \"%s\" cannot become less cautious now", al_visible(name)),
+				 errdetail(INT64_FORMAT " of its actions are live. Their requests were made under the other type, and could be sent twice under this one.", al_column_int8(0, 1)),
+				 errhint("Wait until they have come to rest, or decide them; or define another tool.")));
 }
 
 /* Refuses to leave live actions with nobody to carry them out. */

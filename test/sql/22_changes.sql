@@ -36,9 +36,10 @@ SELECT test.fails($$SELECT actionledger.alter_service('ch', '{"idempotency": {"h
 SELECT test.fails($$SELECT actionledger.create_service('ch', 'https://api.example.invalid', '{"idempotency": {"body": "k"}}', true)$$);
 SELECT options FROM actionledger.services WHERE name = 'ch';
 
--- Replaced: the same.
+-- Replaced: the same; but what was prepared for a POST is no PUT, and not to be judged as one.
 SELECT test.fails($$SELECT actionledger.create_tool('ch_pay', 'ch', 'PUT /pay/{id}', input => '{"properties": {"id": {"type": "string"}}}')$$);
-SELECT actionledger.create_tool('ch_pay', 'ch', 'PUT /pay/{id}', 'idempotent', 'pay:{id}', '{"required": ["id"], "properties": {"id": {"type": "string"}, "amount": {"type": "integer"}}}', replace => true);
+SELECT test.fails($$SELECT actionledger.create_tool('ch_pay', 'ch', 'PUT /pay/{id}', 'idempotent', 'pay:{id}', '{"required": ["id"], "properties": {"id": {"type": "string"}, "amount": {"type": "integer"}}}', replace => true)$$);
+SELECT actionledger.create_tool('ch_pay', 'ch', 'PUT /pay/{id}', 'non_idempotent', 'pay:{id}', '{"required": ["id"], "properties": {"id": {"type": "string"}, "amount": {"type": "integer"}}}', replace => true);
 SELECT identity, created FROM actionledger.perform('ch_pay', '{"id": "A", "amount": 1}');
 SELECT identity, created FROM actionledger.perform('ch_pay', '{"id": "C", "amount": 1}');
 SELECT * FROM pg_temp.frozen;
