@@ -335,7 +335,7 @@ look(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, char **why)
 	*why = pstrdup("its row cannot be read");
 	if (action->particulars == NULL)
 		return false;
-	rendered = al_lookup_render(tool, action->particulars, action->url, why);
+	rendered = al_lookup_render(tool, action->particulars, action->url, action->headers, why);
 	if (rendered == NULL)
 		return false;
 	headers = request_headers(draft, &action->standing, rendered->headers, &missing);
@@ -430,6 +430,7 @@ add_lookup(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, const 
 	AlClaimed  *claimed = add_attempt(draft, action, lane, tool, headers, true);
 
 	claimed->mark.lookup = true;
+	claimed->flight->elsewhere = rendered->elsewhere;
 	claimed->mark.window_ends_at = standing->window_ends_at;
 	claimed->mark.key_ends_at = standing->key_ends_at;
 	claimed->mark.lookup_ends_at = standing->lookup_ends_at ? standing->lookup_ends_at

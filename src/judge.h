@@ -21,6 +21,7 @@ typedef struct AlEnded
 	int64		action_id;
 	int			attempt;
 	bool		lookup;			/* no send */
+	bool		elsewhere;		/* a lookup that did not ask where the action was sent */
 	TimestampTz started_at;		/* of a lookup; 0: not known */
 	uint64		digest;			/* of the definition that a lookup was made by */
 	AlParticulars *particulars; /* of a lookup with a result, while it is being recorded */

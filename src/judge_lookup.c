@@ -38,6 +38,9 @@ al_judge_lookup(const AlEnded *ended, const AlStanding *standing, const AlTool *
 	al_lookup_read(tool, bare ? NULL : ended->particulars, &ended->evidence, ended->result, &found);
 	if (found.finding != AL_FOUND_NOTHING_SURE && ended->digest != tool->digest)
 		found = (AlFound) {.finding = AL_FOUND_NOTHING_SURE, .category = "definition_changed"};
+	/* Another account, or another version, need not know of it. */
+	if (found.finding == AL_FOUND_NONE && ended->elsewhere)
+		found = (AlFound) {.finding = AL_FOUND_NOTHING_SURE, .category = "asked_elsewhere"};
 	sighting = (AlSighting) {
 		.finding = found.finding,
 		.authoritative = found.authoritative,

@@ -46,6 +46,8 @@ typedef struct Reading
 
 static void render(void *arg);
 static void render_headers(void *arg);
+static bool is_below(const char *url, const char *base);
+static bool has_lines(const char *lines, const char *others, const char *key);
 static char *resolve_location(const char *location, const char *base);
 static bool is_sound_url(const char *url);
 static void classify(const AlEvidence *evidence, AlFound *found);
@@ -53,6 +55,7 @@ static void read_answer(void *arg);
 static void read_objects(Reading *reading, Datum document);
 static void judge_object(Reading *reading, Jsonb *object);
 static void keep_several(Reading *reading, Jsonb *matches);
+static bool leads_to_next(const char *link);
 static bool has_more(const Reading *reading, Datum document, Jsonb *vars);
 static Jsonb *variables(const AlTool *tool, const AlParticulars *particulars);
 static void put_variable(JsonbParseState **state, const char *name, JsonbValue *value);
@@ -61,7 +64,7 @@ static AlSightKind finding_of(const AlOutcome *outcome);
 
 /* Renders the lookup of an action. */
 AlRendered *
-al_lookup_render(const AlTool *tool, const AlParticulars *particulars, const char *sent_url, char **why)
+al_lookup_render(const AlTool *tool, const AlParticulars *particulars, const char *sent_url, const char *sent_headers, char **why)
 {
 	const AlLookupDef *lookup = tool->def->lookup;
 	Rendering	rendering = {
@@ -96,7 +99,41 @@ al_lookup_render(const AlTool *tool, const AlParticulars *particulars, const cha
 	}
 	if (location != NULL)
 		rendering.rendered->url = location;
+	rendering.rendered->elsewhere = !is_below(sent_url, tool->service->def->base_url) ||
+		!has_lines(sent_headers, rendering.rendered->headers, particulars->key) ||
+		!has_lines(rendering.rendered->headers, sent_headers, particulars->key);
 	return rendering.rendered;
+}
+
+/* Tells whether a URL is one below a base. */
+static bool
+is_below(const char *url, const char *base)
+{
+	size_t		len = strlen(base);
+
+	return strncmp(url, base, len) == 0 && (url[len] == '\0' || strchr("/?", url[len]) != NULL);
+}
+
+/* Tells whether header lines have all of the others, but for those that a body and a key bring. */
+static bool
+has_lines(const char *lines, const char *others, const char *key)
+{
+	char	   *rest = pstrdup(others);
+	char	   *line;
+
+	while ((line = strsep(&rest, "\n")) != NULL)
+	{
+		size_t		len = strlen(line);
+		const char *at = lines;
+
+		if (len == 0 || pg_strncasecmp(line, "Content-Type:", 13) == 0 || strcmp(line + Min(strcspn(line, ":") + 2, len), key) == 0)
+			continue;
+		while (*at != '\0' && (strncmp(at, line, len) != 0 || (at[len] != '\n' && at[len] != '\0')))
+			at += strcspn(at, "\n") + (at[strcspn(at, "\n")] == '\n');
+		if (*at == '\0')
+			return false;
+	}
+	return true;
 }
 
 /* Renders URL and headers. */
@@ -377,6 +414,30 @@ keep_several(Reading *reading, Jsonb *matches)
 	found->refs = JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL)));
 }
 
+/* Tells whether "next" is among the relations of a Link, of which one "rel" may name several. */
+static bool
+leads_to_next(const char *link)
+{
+	for (const char *at = link; (at = strcasestr(at, "rel")) != NULL; at += 3)
+	{
+		const char *value = at + 3 + strspn(at + 3, " \t");
+		bool		quoted;
+
+		if (*value != '=')
+			continue;
+		value += 1 + strspn(value + 1, " \t");
+		quoted = *value == '"';
+		value += quoted;
+		for (const char *end = value + strcspn(value, quoted ? "\"" : " \t;,"); value < end; value += strcspn(value, " \t\""))
+		{
+			value += strspn(value, " \t");
+			if (pg_strncasecmp(value, "next", 4) == 0 && strchr(" \t\";,", value[4]) != NULL)
+				return true;
+		}
+	}
+	return false;
+}
+
 /* Tells whether an answer is only a page of what there is: by the tool's path, or a Link to the next (RFC 8288). */
 static bool
 has_more(const Reading *reading, Datum document, Jsonb *vars)
@@ -391,10 +452,12 @@ has_more(const Reading *reading, Datum document, Jsonb *vars)
 		const char *value = head->kept[i].value;
 
 		/* One that was cut off may have named it behind the cut. */
-		if (pg_strcasecmp(head->kept[i].name, "link") == 0 &&
-			(strcasestr(value, "rel=\"next\"") != NULL || strcasestr(value, "rel=next") != NULL || strlen(value) + 1 >= AL_HEAD_VALUE_MAX))
+		if (pg_strcasecmp(head->kept[i].name, "link") == 0 && (leads_to_next(value) || strlen(value) + 1 >= AL_HEAD_VALUE_MAX))
 			return true;
 	}
+	/* And so may one for which there was no place. */
+	if (head->n_kept >= AL_HEAD_KEPT)
+		return true;
 	if (more == NULL)
 		return false;
 	if (!JB_ROOT_IS_SCALAR(more) || !JsonbExtractScalar(&more->root, &scalar))

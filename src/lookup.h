@@ -25,12 +25,12 @@ typedef struct AlFound
 } AlFound;
 
 /*
- * Render the lookup of an action whose frozen request went to sent_url.  NULL,
- * and in *why a reason that a person understands, when it cannot be made.
- * Never raises for what the definition or the arguments bring.
+ * Render the lookup of an action whose frozen request went to sent_url with
+ * sent_headers.  NULL, and in *why a reason that a person understands, when it
+ * cannot be made.  Never raises for what the definition or the arguments bring.
  */
 extern AlRendered *al_lookup_render(const AlTool *tool, const AlParticulars *particulars,
-									const char *sent_url, char **why);
+									const char *sent_url, const char *sent_headers, char **why);
 
 /*
  * Read the answer to a lookup.  result is NULL when nothing came from the

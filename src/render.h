@@ -32,6 +32,7 @@ typedef struct AlRendered
 								 * Content-Type and the key header are among them */
 	char	   *body;			/* NULL: none */
 	size_t		body_len;
+	bool		elsewhere;		/* a lookup that does not ask where the action was sent */
 } AlRendered;
 
 /*

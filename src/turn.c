@@ -607,6 +607,7 @@ al_turn_collect(AlDispatcher *dispatcher)
 		item->ended.attempt = flight->standing.attempts;
 		item->ended.lookup = flight->lookup;
 		item->ended.started_at = flight->started_at;
+		item->ended.elsewhere = flight->elsewhere;
 		item->ended.digest = flight->digest;
 		if (flight->lookup)
 			(void) AL_FAULT_POINT("lookup_answered");

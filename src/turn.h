@@ -34,6 +34,7 @@ typedef struct AlFlight
 	int64		clock;			/* al_clock_shifted() of its times */
 	AlLane	   *lane;
 	bool		lookup;
+	bool		elsewhere;		/* it does not ask where the action was sent */
 	TimestampTz started_at;
 	uint64		digest;			/* of the definition that it was made by */
 	int64		probe;			/* of the lane's breaker; 0: none */

@@ -408,6 +408,7 @@ lookup_words(const AlOutcome *outcome, const AlEvidence *evidence, const AlTool 
 		{"not_found", "it is not there, which proves nothing yet"},
 		{"several", "it is there more than once"},
 		{"definition_changed", "the tool was altered while the answer was on its way"},
+		{"asked_elsewhere", "it is not there, which proves nothing: the service has another base URL or other headers than when it was sent"},
 		{"others_open", "it shows one send as refused, and another may still be executed"},
 		{"no_reference", "the answer has no external_ref, so that it may be about something else"},
 		{"more_pages", "the answer is one page of several"},

@@ -68,6 +68,7 @@ my %answer = (
 	'a text' => [ body('"nothing"'), 'unreadable' ],
 	'more pages, empty' => [ body('{"data": [], "has_more": true}'), 'more_pages' ],
 	'more pages, others' => [ body('{"data": [{"key": "other"}], "has_more": true}'), 'more_pages' ],
+	'more pages by a Link of two relations' => [ body('{"data": [], "has_more": false}', ';Link:%253C/refunds?page=2%253E%253B Rel=%2522prev next%2522' =~ s/ /%2520/gr), 'more_pages' ],
 	'more pages by Link' => [ body('{"data": [], "has_more": false}', ';Link:%253C/refunds?page=2%253E%253B rel=%2522next%2522' =~ s/ /%2520/r), 'more_pages' ],
 );
 

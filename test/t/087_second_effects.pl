@@ -133,5 +133,41 @@ subtest 'an answer that is any object at all confirms nothing' => sub {
 	is_deeply(sent_and_done($id), [ 1, 0 ], 'and nothing had been done');
 };
 
+subtest 'what is not there where it was not sent proves nothing' => sub {
+	my %changed = ('base path' => qq({"base_url": "$p->{url}/v2"}), 'header' => '{"headers": {"X-Account": "b"}}', 'header less' => '{"headers": null}', 'header more' => '{"headers": {"X-Account": "a", "X-Version": "2"}}');
+	for my $what (sort keys %changed)
+	{
+		$node->safe_psql('postgres', qq{SELECT actionledger.create_service('$what', '$p->{url}', '{"allow_private": true, "breaker": {"failures": 1000}, "headers": {"X-Account": "a"}}')});
+		# Who asks is answered that there is none: by another path, for want of a list, or because it is another's.
+		my $request = $what eq 'base path' ? 'GET /refunds/{_key}' : 'GET /refunds?key={_key}&hide_ms=100000';
+		my $absence = $what eq 'base path' ? '{"status": 404}' : '"authoritative"';
+		my $match = $what eq 'base path' ? '$' : '$.data[*] ? (@.key == $_key)';
+		refund_tool($node, name => $what, service => $what, mode => 'unkeyed', do => 'hang', timeout => '300ms', options =>
+			qq("max_processing": "1500ms", "lookup": {"request": "$request", "match": "$match", "absence": $absence, "resend": true, "every": "50ms", "attempts": 2}));
+		my $id = perform($node, $what, $what =~ tr/ /-/r);
+		settle($node, $id, 'needs_reconciliation', 'lookup');
+		$node->safe_psql('postgres', "SELECT actionledger.alter_service('$what', '$changed{$what}')");
+		my $row = settle($node, $id, 'needs_reconciliation', 'review');
+		is_deeply([ map { $_->{category} } (attempts_of($node, $id))[ 1, 2 ] ], [ ('asked_elsewhere') x 2 ], "$what: proves nothing, twice");
+		like($row->{error_message}, qr/it is not there, which proves nothing/, 'and a person is told why');
+		is_deeply([ scalar(grep { $_->{method} eq 'POST' } received($p, $id)), effects($p, $id) ], [ 1, 1 ], 'sent once, done once');
+	}
+};
+
+subtest 'a type that is declared later is none of what was sent' => sub {
+	refund_tool($node, name => 'bolder', mode => 'unkeyed', do => 'hang', timeout => '500ms');
+	my $id = perform($node, 'bolder', 'bolder');
+	poll(sub { scalar received($p, $id) }, 'it is under way');
+	for my $type ([ 'GET /read/refunds{?refund_id,amount}', 'read_only' ], [ 'POST /unkeyed/refunds?do=hang', 'idempotent' ])
+	{
+		my ($out, $err) = ('', '');
+		$node->psql('postgres', qq{SELECT actionledger.create_tool('bolder', 'pay', '$type->[0]', '$type->[1]', identity => 'refund:{refund_id}', replace => true,
+		  input => '{"required": ["refund_id", "amount"], "properties": {"refund_id": {"type": "string"}, "amount": {"type": "integer"}}}')}, stdout => \$out, stderr => \$err);
+		like($err, qr/action_type of tool "bolder" cannot become less cautious now/, "$type->[1] is refused while it is");
+	}
+	settle($node, $id, 'needs_reconciliation', 'review');
+	is_deeply(sent_and_done($id), [ 1, 1 ], 'sent once, done once');
+};
+
 $node->stop;
 done_testing();
