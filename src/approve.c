@@ -235,8 +235,7 @@ approve(int64 action_id, Oid caller, const char *note, const char *seen_hash)
 	al_wakeup_at_commit(move.next_at);
 	decided.status = move.status;
 	decided.step = move.step;
-	decided.message = move.next_at > now ? psprintf("approved; goes out at %s", al_words_time(move.next_at))
-		: pstrdup("approved; goes out after your commit");
+	decided.message = psprintf("approved; %s", al_words_goes_out(tool->def->external, move.next_at > now ? move.next_at : 0));
 	return decided;
 }
 

@@ -355,8 +355,8 @@ move_on(Draft *draft, const AlDueAction *action, AlTool *tool, const AlDecision 
 	AlMove	   *move = &draft->moves[draft->n_moves++];
 
 	al_judge_move(&action->standing, tool, decision, draft->now, move);
-	move->error_message = unseen ? al_words_unseen(decision, action->standing.sends, unseen)
-		: al_words_decision(decision, action->standing.sends);
+	move->error_message = unseen ? al_words_unseen(decision, tool, action->standing.sends, unseen)
+		: al_words_decision(decision, tool, action->standing.sends);
 	if (decision->status != action->standing.status || unseen)
 	{
 		AlEvent    *event = &draft->events[draft->n_events++];

@@ -40,7 +40,8 @@ static AlStatement select_action = {
 	"a.approve_by, a.approver, a.approval_reason, "
 	"(SELECT s.name FROM actionledger.service s WHERE s.service_id = a.service_id), a.target, "
 	"CASE WHEN a.status = 'failed' THEN (SELECT (e.evidence ->> 'superseded_by')::int8 FROM actionledger.event e "
-	"WHERE e.action_id = a.action_id AND e.what = 'superseded' LIMIT 1) END "
+	"WHERE e.action_id = a.action_id AND e.what = 'superseded' LIMIT 1) END, "
+	"a.method = '" AL_EXTERNAL "', a.key_place IS NOT NULL "
 	"FROM actionledger.action a JOIN actionledger.tool t USING (tool_id) LEFT JOIN actionledger.due d USING (action_id) "
 	"LEFT JOIN actionledger._paused p ON p.tool_id = a.tool_id AND p.sends AND a.claimed_by IS NULL "
 	"WHERE a.action_id = $1",
@@ -171,6 +172,8 @@ read_story(AlStory *story)
 	story->service = al_column_text(0, 32);
 	story->target = al_column_text(0, 33);
 	story->superseded_by = al_column_int8(0, 34);
+	story->external = al_column_bool(0, 35);
+	story->keyed = al_column_bool(0, 36);
 	if (al_column_text(0, 24) != NULL)
 	{
 		AlPause    *pause = palloc0(sizeof(AlPause));

@@ -17,6 +17,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "approval.h"
 #include "authority.h"
 #include "clock.h"
 #include "errors.h"
@@ -34,10 +35,24 @@ static AlStatement select_action = {
 	"SELECT a.requested_by, a.owner, t.name, s.name, a.identity, a.idempotency_key, a.summary, a.actor, "
 	"a.error_message, a.external_ref, a.confirmed_by, a.created_at, "
 	"(SELECT count(*) FROM actionledger.event e WHERE e.action_id = a.action_id AND e.what = 'conflict'), "
-	"CASE WHEN a.next_step = 'approve' THEN actionledger._request_hash(a.method, a.url, a.headers, a.body) END "
+	"CASE WHEN a.next_step = 'approve' THEN actionledger._request_hash(a.method, a.url, a.headers, a.body) END, "
+	"(SELECT count(*) FROM actionledger.event e WHERE e.action_id = a.action_id AND e.what IN ('conflict', 'duplicates_found') AND NOT EXISTS ("
+	"SELECT FROM actionledger.event k WHERE k.action_id = e.action_id AND k.what = 'acknowledged' AND k.event_id > e.event_id)), "
+	"(SELECT (e.evidence ->> 'superseded_by')::int8 FROM actionledger.event e WHERE e.action_id = a.action_id AND e.what = 'superseded' LIMIT 1), "
+	"a.method = '" AL_EXTERNAL "', a.approver, a.error_code, d.next_at, x.executor, x.deadline "
 	"FROM actionledger.action a JOIN actionledger.tool t USING (tool_id) JOIN actionledger.service s ON s.service_id = a.service_id "
+	"LEFT JOIN actionledger.due d ON d.action_id = a.action_id "
+	"LEFT JOIN actionledger.attempt x ON x.action_id = a.action_id AND x.attempt = a.attempts AND x.finished_at IS NULL "
 	"WHERE a.action_id = $1",
 	1, {INT8OID}
+};
+static AlStatement find_key = {
+	"SELECT strpos(concat_ws(' ', url, headers), idempotency_key) > 0 OR position(convert_to(idempotency_key, 'UTF8') IN coalesce(body, '')) > 0 "
+	"FROM actionledger.action WHERE action_id = $1",
+	1, {INT8OID}
+};
+static AlStatement select_waiting = {
+	"SELECT waiting_for FROM actionledger.pending WHERE action_id = $1", 1, {INT8OID}
 };
 static AlStatement select_attempts = {
 	"SELECT attempt::int, kind, verdict::text, category, http_status::int, external_ref, started_at, finished_at, "
@@ -83,7 +98,15 @@ typedef struct Tale
 	char	   *confirmed_by;
 	TimestampTz created_at;
 	int64		conflicts;
+	int64		noteworthy;		/* conflicts and duplicates that nobody has acknowledged */
+	int64		successor;		/* the action that has superseded it; 0: none */
+	bool		external;		/* an outside executor carries it out */
 	char	   *hash;			/* of the request that waits for approval; NULL: it does not */
+	char	   *approvers;		/* who approves, in words */
+	const char *error_code;		/* "" for none */
+	TimestampTz next_at;		/* 0: it is at rest */
+	char	   *executor;		/* that has it; NULL: none */
+	TimestampTz deadline;		/* of its lease */
 	List	   *lines;
 	List	   *refs;			/* of char *: references that attempts have found */
 	StringInfoData attempts;	/* how they ended, in words, equal ones together */
@@ -95,7 +118,9 @@ static void read_events(Tale *tale);
 static void add_line(Tale *tale, TimestampTz at, char *text);
 static int	compare_lines(const ListCell *a, const ListCell *b);
 static void group_attempts(Tale *tale, int first, int last, const char *kind, const char *words);
-static char *known(const Tale *tale);
+static char *key_words(const Tale *tale);
+static char *known(const Tale *tale, TimestampTz now);
+static void say_next(StringInfo words, const Tale *tale, TimestampTz now);
 static char *not_known(const Tale *tale, TimestampTz now);
 static List *allowed(Tale *tale, TimestampTz now);
 static List *allow(List *list, const char *verb, char *statement);
@@ -124,16 +149,16 @@ al_explain(PG_FUNCTION_ARGS)
 				 errhint("Look for it by another name with actionledger.find().")));
 	read_events(&tale);
 	list_sort(tale.lines, compare_lines);
-	put(result, psprintf("Action " INT64_FORMAT "%s%s: tool %s at service %s, identity %s, key %s", action_id,
+	put(result, psprintf("Action " INT64_FORMAT "%s%s: tool %s at service %s, identity %s, %s", action_id,
 						 tale.summary ? ", " : "", tale.summary ? tale.summary : "", tale.tool_name, tale.service,
-						 tale.identity, tale.key));
+						 tale.identity, key_words(&tale)));
 	foreach(cell, tale.lines)
 	{
 		Line	   *line = lfirst(cell);
 
 		put(result, psprintf("%s  %s", al_words_time(line->at), line->text));
 	}
-	put(result, psprintf("Known: it is %s/%s. %s", al_status_name(tale.standing.status), al_step_name(tale.standing.step), known(&tale)));
+	put(result, psprintf("Known: it is %s/%s. %s", al_status_name(tale.standing.status), al_step_name(tale.standing.step), known(&tale, now)));
 	put(result, psprintf("Not known: %s", not_known(&tale, now)));
 	verbs = allowed(&tale, now);
 	put(result, verbs == NIL ? "Allowed now: nothing; it is settled." : "Allowed now:");
@@ -156,7 +181,7 @@ al_sql_known(PG_FUNCTION_ARGS)
 	al_session_begin(&session, true);
 	if (read_tale(&tale, PG_GETARG_INT64(0), role))
 	{
-		char	   *words = known(&tale);
+		char	   *words = known(&tale, al_clock_now());
 
 		MemoryContextSwitchTo(caller);
 		answer = cstring_to_text(words);
@@ -222,6 +247,14 @@ read_tale(Tale *tale, int64 action_id, Oid caller)
 	tale->created_at = al_column_int8(0, 12);
 	tale->conflicts = al_column_int8(0, 13);
 	tale->hash = al_column_text(0, 14);
+	tale->noteworthy = al_column_int8(0, 15);
+	tale->successor = al_column_int8(0, 16);
+	tale->external = al_column_bool(0, 17);
+	tale->approvers = al_approval_by_whom(al_column_text(0, 18), al_column_text(0, 2));
+	tale->error_code = al_column_text(0, 19) ? al_column_text(0, 19) : "";
+	tale->next_at = al_column_int8(0, 20);
+	tale->executor = al_column_text(0, 21);
+	tale->deadline = al_column_int8(0, 22);
 	tale->tool = al_registry_tool_guarded(tale->standing.tool_id);
 	if (tale->tool == NULL)
 		tale->tool = al_registry_cautious_tool();
@@ -333,20 +366,37 @@ compare_lines(const ListCell *a, const ListCell *b)
 	return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : x->n - y->n;
 }
 
+/* Says which key the destination sees, and what it is worth. */
+static char *
+key_words(const Tale *tale)
+{
+	Datum		value = Int64GetDatum(tale->action_id);
+	const char *place = tale->standing.key_place;
+
+	if (tale->external)
+		return psprintf("key %s for its executor", tale->key);
+	if (place != NULL)
+		return psprintf("key %s in %s%s", tale->key, place,
+						al_registry_key_counts(tale->tool, place) ? "" : ", where the service is no longer declared to honour it");
+	(void) al_statement_run(&find_key, &value, NULL);
+	return al_column_bool(0, 1) ? psprintf("with %s in its request, which the service is not declared to honour as a key", tale->key)
+		: pstrdup("without a key in its request");
+}
+
 /* Says what is known. */
 static char *
-known(const Tale *tale)
+known(const Tale *tale, TimestampTz now)
 {
 	const AlStanding *standing = &tale->standing;
 	StringInfoData words;
 	ListCell   *cell;
 
 	initStringInfo(&words);
-	appendStringInfo(&words, "%d %s", standing->sends, standing->sends == 1 ? "send" : "sends");
+	appendStringInfoString(&words, al_words_sends(tale->external, standing->sends));
 	if (standing->lookups > 0)
 		appendStringInfo(&words, ", %d %s", standing->lookups, standing->lookups == 1 ? "lookup" : "lookups");
 	if (standing->last_sent_at != 0)
-		appendStringInfo(&words, ", last sent at %s", al_words_time(standing->last_sent_at));
+		appendStringInfo(&words, tale->external ? ", the last at %s" : ", last sent at %s", al_words_time(standing->last_sent_at));
 	if (tale->attempts.len > 0)
 		appendStringInfo(&words, "; %s", tale->attempts.data);
 	foreach(cell, tale->refs)
@@ -356,9 +406,36 @@ known(const Tale *tale)
 	if (standing->status == AL_STATUS_CONFIRMED)
 		appendStringInfo(&words, "; it happened, by evidence of: %s%s%s", tale->confirmed_by ? tale->confirmed_by : "response",
 						 tale->external_ref ? ", reference " : "", tale->external_ref ? tale->external_ref : "");
-	else if (tale->error_message != NULL && (!al_policy_is_open(standing->known) || standing->step == AL_STEP_BLOCKED))
+	else if (tale->error_message != NULL && strstr(tale->attempts.data, tale->error_message) == NULL &&
+			 (!al_policy_is_open(standing->known) || standing->step == AL_STEP_BLOCKED || standing->status == AL_STATUS_FAILED))
 		appendStringInfo(&words, "; %s", tale->error_message);
+	if (tale->successor != 0)
+		appendStringInfo(&words, "; action " INT64_FORMAT " has taken its place", tale->successor);
+	say_next(&words, tale, now);
 	return words.data;
+}
+
+/* Says what it waits for, or when something happens by itself. */
+static void
+say_next(StringInfo words, const Tale *tale, TimestampTz now)
+{
+	const AlStanding *standing = &tale->standing;
+	const char *what = standing->step == AL_STEP_RESEND ? (tale->external ? "it is handed out again" : "it is sent again")
+		: standing->step == AL_STEP_LOOKUP ? "it is looked up"
+		: standing->step == AL_STEP_WAIT ? "without a report, it is decided" : NULL;
+	Datum		value = Int64GetDatum(tale->action_id);
+
+	if (standing->claimed_by != 0)
+		return;
+	if (standing->step == AL_STEP_SEND || standing->step == AL_STEP_APPROVE)
+	{
+		if (al_statement_run(&select_waiting, &value, NULL) > 0)
+			appendStringInfo(words, "; it waits (%s)", al_column_text(0, 1));
+	}
+	else if (what != NULL && tale->next_at > now && tale->next_at != DT_NOEND)
+		appendStringInfo(words, "; %s at %s", what, al_words_time(tale->next_at));
+	else if (what != NULL && tale->next_at != 0 && tale->next_at <= now)
+		appendStringInfo(words, "; %s as soon as it is its turn", what);
 }
 
 /* Says what is not known. */
@@ -369,17 +446,24 @@ not_known(const Tale *tale, TimestampTz now)
 	TimestampTz over;
 
 	if (standing->status == AL_STATUS_CONFIRMED || standing->status == AL_STATUS_FAILED)
-		return pstrdup(tale->conflicts > 0 ? "who is right: evidence has come that says the contrary (see conflicts)." : "nothing.");
+		return pstrdup(tale->conflicts > 0
+					   ? tale->noteworthy > 0 ? "who is right: evidence has come that says the contrary (see conflicts)."
+					   : "nothing new: the evidence that says the contrary was acknowledged."
+					   : strcmp(tale->error_code, "no_answer") == 0 ? "what the answer would have been; it only reads, so that nothing can have changed."
+					   : strcmp(tale->error_code, "inherited") == 0 ? "what the database that it was copied from has done with it."
+					   : "nothing.");
 	if (standing->claimed_by == 0 && !al_policy_is_open(standing->known))
 		return pstrdup("nothing: it has not happened so far.");
 	if (standing->sends == 0)
 		return pstrdup("whether it happened: another place may have sent it.");
+	if (tale->executor != NULL)
+		return psprintf("whether it happened: executor %s has it, and reports by %s.", tale->executor, al_words_time(tale->deadline));
 	over = al_judge_processed_at(standing, tale->tool);
 	if (standing->claimed_by != 0 && !al_policy_is_open(standing->known))
 		return pstrdup("whether it happened: its request is under way.");
 	return psprintf("%s%s.", standing->known == AL_KNOWN_SEVERAL
 					? "which of those that were found are this action, and how often it happened" : "whether it happened", now < over
-					? psprintf(", and what was sent may still be executed until %s", al_words_time(over)) : "");
+					? psprintf(", and what was %s may still be executed until %s", tale->external ? "handed out" : "sent", al_words_time(over)) : "");
 }
 
 /* Lists the verbs that the state machine allows now, with statements to paste. */
@@ -395,11 +479,17 @@ allowed(Tale *tale, TimestampTz now)
 	AlRetry		retry;
 
 	if (!live)
-		return tale->conflicts == 0 ? NIL
-			: allow(NIL, "acknowledge", psprintf("SELECT * FROM actionledger.acknowledge(" INT64_FORMAT ", 'what was found');", id));
+	{
+		if (tale->noteworthy > 0)
+			return allow(NIL, "acknowledge", psprintf("SELECT * FROM actionledger.acknowledge(" INT64_FORMAT ", 'what was found');", id));
+		if (standing->status == AL_STATUS_FAILED && tale->successor == 0 && tale->conflicts == 0 && strcmp(tale->error_code, "inherited") != 0)
+			return allow(NIL, "supersede", psprintf("SELECT * FROM actionledger.supersede(" INT64_FORMAT ", '{...}', 'why it is wanted all the same');", id));
+		return NIL;
+	}
 	if (standing->step == AL_STEP_APPROVE)
 	{
-		list = allow(list, "approve", psprintf("SELECT * FROM actionledger.approve(" INT64_FORMAT ", 'why', '%s');", id, tale->hash ? tale->hash : ""));
+		list = allow(list, "approve", psprintf("SELECT * FROM actionledger.approve(" INT64_FORMAT ", 'why', '%s'); -- by %s, not by who asked",
+															id, tale->hash ? tale->hash : "", tale->approvers));
 		list = allow(list, "reject", psprintf("SELECT * FROM actionledger.reject(" INT64_FORMAT ", 'why not');", id));
 	}
 	if (open)
@@ -412,11 +502,12 @@ allowed(Tale *tale, TimestampTz now)
 		list = allow(list, "reconcile_now", psprintf("SELECT * FROM actionledger.reconcile_now(" INT64_FORMAT ");", id));
 	copy = *standing;
 	retry = al_retry_consider(&copy, tale->tool, true, now);
-	if (retry.allowed)
+	if (retry.allowed && (standing->step == AL_STEP_BLOCKED || standing->step == AL_STEP_REVIEW || tale->next_at > now))
 		list = allow(list, retry.override ? "retry force" : "retry", retry.override
 					 ? psprintf("SELECT * FROM actionledger.retry(" INT64_FORMAT ", 'why it is sent once more', force => true); "
 								"-- it may happen a second time", id)
-					 : psprintf("SELECT * FROM actionledger.retry(" INT64_FORMAT ", 'what was mended');", id));
+					 : psprintf("SELECT * FROM actionledger.retry(" INT64_FORMAT ", '%s');", id,
+								standing->step == AL_STEP_BLOCKED || standing->step == AL_STEP_REVIEW ? "what was mended" : "why now"));
 	if (standing->cancelled_at == 0 && standing->status != AL_STATUS_NEEDS_RECONCILIATION)
 		list = allow(list, "cancel", psprintf("SELECT * FROM actionledger.cancel(" INT64_FORMAT ", 'why');", id));
 	if (standing->step == AL_STEP_REVIEW || standing->step == AL_STEP_BLOCKED || standing->step == AL_STEP_LOOKUP)

@@ -124,7 +124,8 @@ al_cancel(PG_FUNCTION_ARGS)
 		(void) al_statement_run(&note_cancel, &value, NULL);
 		standing->cancelled_at = al_clock_now();
 		step = AL_STEP_WAIT;
-		message = "already sent; request noted: it is not sent again, and the outcome is open until the answer decides";
+		message = tool->def->external ? "already claimed; request noted: it is not claimed again, and the outcome is open until its executor has reported"
+			: "already sent; request noted: it is not sent again, and the outcome is open until the answer decides";
 		if (standing->claimed_by == 0)
 		{
 			AlDecision	decision = al_judge_due(standing, tool, standing->cancelled_at);
@@ -132,16 +133,16 @@ al_cancel(PG_FUNCTION_ARGS)
 
 			al_judge_move(standing, tool, &decision, standing->cancelled_at, &move);
 			move.error_message = decision.status == AL_STATUS_NEEDS_RECONCILIATION
-				? psprintf("%d %s, outcome unknown; a cancel was asked for", standing->sends,
-						   standing->sends == 1 ? "send" : "sends")
-				: al_words_decision(&decision, standing->sends);
+				? psprintf("%s, outcome unknown; a cancel was asked for", al_words_sends(tool->def->external, standing->sends))
+				: al_words_decision(&decision, tool, standing->sends);
 			al_ledger_move(&move, 1, standing->cancelled_at);
 			status = move.status;
 			step = move.step;
 			if (status == AL_STATUS_FAILED)
 				message = "cancelled; nothing was done and nothing will be";
 			else
-				message = "already sent; request noted: it is not sent again, and the outcome is open until evidence decides";
+				message = psprintf("already %s; request noted: it is not %s again, and the outcome is open until evidence decides",
+								   tool->def->external ? "claimed" : "sent", tool->def->external ? "claimed" : "sent");
 		}
 		al_verb_event(action_id, status == AL_STATUS_FAILED ? "cancelled" : "cancel_requested", status, who, fcinfo, 1, -1);
 	}

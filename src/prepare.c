@@ -58,7 +58,7 @@ static AlStatement select_same = {
 	"a.summary, a.external_ref, a.confirmed_by, a.error_code, a.error_message, a.sends::pg_catalog.int4, a.created_at, "
 	"a.cancelled_at IS NOT NULL, a.approve_by, a.approver, a.approval_reason, a.target, "
 	"CASE WHEN a.status OPERATOR(pg_catalog.=) 'failed' THEN (SELECT (e.evidence OPERATOR(pg_catalog.->>) 'superseded_by')::pg_catalog.int8 "
-	"FROM actionledger.event e WHERE e.action_id OPERATOR(pg_catalog.=) a.action_id AND e.what OPERATOR(pg_catalog.=) 'superseded' LIMIT 1) END "
+	"FROM actionledger.event e WHERE e.action_id OPERATOR(pg_catalog.=) a.action_id AND e.what OPERATOR(pg_catalog.=) 'superseded' LIMIT 1) END, a.key_place IS NOT NULL "
 	"FROM actionledger.action a WHERE a.service_id OPERATOR(pg_catalog.=) $1 AND a.identity OPERATOR(pg_catalog.=) $2",
 	2, {INT4OID, TEXTOID}
 };
@@ -156,6 +156,7 @@ al_prepare(const AlTool *tool, const AlProposal *proposal, char *identity)
 	al_canonical_hash(proposal->args, hash);
 	prepared.story.tool = tool->name;
 	prepared.story.service = tool->service->name;
+	prepared.story.external = tool->def->external;
 	prepared.story.identity = identity;
 	if (!al_queue_take(tool->service))
 	{
@@ -352,6 +353,7 @@ find_same(const AlTool *tool, const AlProposal *proposal, char *identity, const 
 	story->approval_reason = al_column_text(0, 18);
 	story->target = al_column_text(0, 19);
 	story->superseded_by = al_column_int8(0, 20);
+	story->keyed = al_column_bool(0, 21);
 	return true;
 }
 

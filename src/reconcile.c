@@ -53,7 +53,7 @@ al_reconcile_now(PG_FUNCTION_ARGS)
 	if (!reconcile.allowed)
 		refuse(standing, tool, &reconcile.decision);
 	told = al_reconcile_message(standing, tool, &reconcile, now);
-	al_reconcile_apply(standing, &reconcile, who, now);
+	al_reconcile_apply(standing, tool, &reconcile, who, now);
 	al_verb_event(action_id, "reconcile_now", reconcile.decision.status, who, fcinfo, -1, -1);
 	al_session_end(&session);
 	al_wakeup_at_commit(DT_NOBEGIN);
@@ -84,7 +84,7 @@ al_reconcile_consider(AlStanding *standing, const AlTool *tool, TimestampTz now)
 
 /* Makes an action due. */
 void
-al_reconcile_apply(const AlStanding *standing, const AlReconcile *reconcile, const char *who, TimestampTz now)
+al_reconcile_apply(const AlStanding *standing, const AlTool *tool, const AlReconcile *reconcile, const char *who, TimestampTz now)
 {
 	Datum		value = Int64GetDatum(standing->action_id);
 	AlMove		move = {
@@ -98,8 +98,7 @@ al_reconcile_apply(const AlStanding *standing, const AlReconcile *reconcile, con
 
 	if (reconcile->renew)
 		(void) al_statement_run(&renew_budget, &value, NULL);
-	move.error_message = psprintf("%d %s, outcome unknown; %s asked to find out now", standing->sends,
-								  standing->sends == 1 ? "send" : "sends", who);
+	move.error_message = psprintf("%s, outcome unknown; %s asked to find out now", al_words_sends(tool->def->external, standing->sends), who);
 	al_ledger_move(&move, 1, now);
 }
 
@@ -110,7 +109,8 @@ al_reconcile_message(const AlStanding *standing, const AlTool *tool, const AlRec
 	TimestampTz processed_at = al_judge_processed_at(standing, tool);
 
 	if (reconcile->decision.step == AL_STEP_RESEND)
-		return pstrdup("the same request is sent again at once, with the same key");
+		return psprintf("%s%s", tool->def->external ? "an executor may claim it again at once" : "the same request is sent again at once",
+						standing->key_place != NULL ? ", with the same key" : "");
 	if (now < processed_at)
 		return psprintf("it is looked up at once; that it is not there would prove nothing before %s, when nothing can be in progress any more",
 						al_words_time(processed_at));

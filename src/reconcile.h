@@ -21,7 +21,7 @@ typedef struct AlReconcile
 extern AlReconcile al_reconcile_consider(AlStanding *standing, const AlTool *tool, TimestampTz now);
 
 /* Do it, in somebody's name.  The action is locked. */
-extern void al_reconcile_apply(const AlStanding *standing, const AlReconcile *reconcile, const char *who, TimestampTz now);
+extern void al_reconcile_apply(const AlStanding *standing, const AlTool *tool, const AlReconcile *reconcile, const char *who, TimestampTz now);
 
 /* What happens now, and what it can show. */
 extern char *al_reconcile_message(const AlStanding *standing, const AlTool *tool, const AlReconcile *reconcile, TimestampTz now);

@@ -362,7 +362,7 @@ decide(Call *call)
 	if (call->use == AL_REPORT_ENDS_ATTEMPT && call->verdict != AL_VERDICT_NOT_SENT)
 		standing->doubted_at = move->doubted_at = call->now;
 	decision = al_judge_outcome(standing, call->tool, &call->outcome, false, retry_after_s, call->now, judgement);
-	move->error_message = al_words_reported(&decision, &call->outcome, call->report.reporter == AL_REPORTER_OUTSIDE
+	move->error_message = al_words_reported(&decision, &call->outcome, call->tool, call->report.reporter == AL_REPORTER_OUTSIDE
 											? al_role_name(call->caller) : "its executor", standing->sends);
 	if (call->verdict == AL_VERDICT_CONFIRMED)
 	{

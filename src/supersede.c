@@ -250,5 +250,5 @@ message_of(const Line *line, const AlPrepared *prepared)
 		return psprintf("%s has superseded action " INT64_FORMAT " before; nothing new was recorded", prepared->story.identity, line->action_id);
 	return psprintf("supersedes action " INT64_FORMAT " as %s; %s", line->action_id, prepared->story.identity,
 					prepared->story.step == AL_STEP_APPROVE ? psprintf("waits for approval by %s", prepared->story.approver)
-					: "goes out after your commit");
+					: al_words_goes_out(prepared->story.external, 0));
 }

@@ -344,7 +344,7 @@ al_sweep_move_on(const AlStanding *standing, const AlTool *tool, TimestampTz now
 		return false;
 	out->moves = true;
 	al_judge_move(standing, tool, &decision, now, &out->move);
-	out->move.error_message = al_words_decision(&decision, standing->sends);
+	out->move.error_message = al_words_decision(&decision, tool, standing->sends);
 	if (decision.status != standing->status)
 	{
 		out->has_event = true;

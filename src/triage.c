@@ -208,7 +208,7 @@ redrive_one(FunctionCallInfo fcinfo, int64 action_id, const char *who, Oid calle
 
 		if (!dry_run)
 		{
-			al_reconcile_apply(&looked, &reconcile, who, now);
+			al_reconcile_apply(&looked, tool, &reconcile, who, now);
 			al_verb_event(action_id, "reconcile_now", reconcile.decision.status, who, fcinfo, 3, -1);
 		}
 		put_row(fcinfo, action_id, "reconcile_now", will);

@@ -121,19 +121,20 @@ observe(const AlStory *story, bool created, bool asked_again)
 								"Do not propose it again; do something else first, or cancel it with actionledger.cancel(" INT64_FORMAT ").",
 								again, subject, story->breaker_failures, al_words_time(story->breaker_until), story->action_id);
 			if (created)
-				return psprintf("%s is recorded; it is sent after your commit%s. Do not propose it again; call actionledger.wait(" INT64_FORMAT
-								") in a later transaction for the outcome.", subject,
+				return psprintf("%s is recorded; %s after your commit%s. Do not propose it again; call actionledger.wait(" INT64_FORMAT
+								") in a later transaction for the outcome.", subject, story->external ? "an executor may claim it" : "it is sent",
 								story->next_at > story->created_at ? psprintf(", not before %s", al_words_time(story->next_at)) : "",
 								story->action_id);
-			return psprintf("%s%s is recorded and not sent yet%s%s. Do not propose it again; call actionledger.wait(" INT64_FORMAT ").",
-							again, subject, story->error_message ? ": " : "",
+			return psprintf("%s%s is recorded and not %s yet%s%s. Do not propose it again; call actionledger.wait(" INT64_FORMAT ").",
+							again, subject, story->external ? "claimed" : "sent", story->error_message ? ": " : "",
 							story->error_message ? story->error_message : "", story->action_id);
 		case AL_STATUS_SUBMITTED:
 			if (story->error_code == NULL)
-				return psprintf("%s%s has been sent and has not been answered yet. Do not repeat it; call actionledger.wait(" INT64_FORMAT ").",
-								again, subject, story->action_id);
-			return psprintf("%s%s was sent and may have happened: %s. Do not repeat it, and report neither success nor failure. %s",
-							again, subject, story->error_message ? story->error_message : "no answer", next_look(story));
+				return psprintf("%s%s has been %s yet. Do not repeat it; call actionledger.wait(" INT64_FORMAT ").", again, subject,
+								story->external ? "claimed by an executor, which has not reported" : "sent and has not been answered", story->action_id);
+			return psprintf("%s%s was %s and may have happened: %s. Do not repeat it, and report neither success nor failure. %s",
+							again, subject, story->external ? "claimed by an executor" : "sent",
+							story->error_message ? story->error_message : "no answer", next_look(story));
 		case AL_STATUS_NEEDS_RECONCILIATION:
 			return psprintf("%s%s may have happened: %s. It is not sent again. Do not repeat it, and report neither success nor failure: say that it is being checked%s.%s",
 							again, subject, story->error_message ? story->error_message : "no answer",
@@ -188,6 +189,22 @@ how_failed(const AlStory *story)
 	return psprintf(" did not happen: %s. Do not repeat it unchanged.", why);
 }
 
+/* Says how often it was sent or claimed. */
+char *
+al_words_sends(bool external, int sends)
+{
+	return psprintf("%d %s%s", sends, external ? "claim" : "send", sends == 1 ? "" : "s");
+}
+
+/* Says when it goes out. */
+char *
+al_words_goes_out(bool external, TimestampTz at)
+{
+	const char *what = external ? "an executor may claim it" : "goes out";
+
+	return at != 0 ? psprintf("%s %s %s", what, external ? "from" : "at", al_words_time(at)) : psprintf("%s after your commit", what);
+}
+
 /* Puts an attempt's end into words. */
 char *
 al_words_outcome(const AlDecision *decision, const AlOutcome *outcome, const AlEvidence *evidence, const AlTool *tool, int sends)
@@ -201,9 +218,9 @@ al_words_outcome(const AlDecision *decision, const AlOutcome *outcome, const AlE
 	if (decision->error_code != NULL && strcmp(decision->error_code, "retries_exhausted") == 0)
 		return psprintf("after %d %s, none of them delivered and accepted; the last: %s", sends, sends == 1 ? "try" : "tries", words);
 	if (decision->error_code != NULL && strcmp(decision->error_code, "no_answer") == 0)
-		return psprintf("no answer obtained after %d %s; the last: %s", sends, sends == 1 ? "send" : "sends", words);
+		return psprintf("no answer obtained after %s; the last: %s", al_words_sends(tool->def->external, sends), words);
 	if (decision->status == AL_STATUS_NEEDS_RECONCILIATION)
-		return psprintf("%d %s, outcome unknown; the last: %s", sends, sends == 1 ? "send" : "sends", words);
+		return psprintf("%s, outcome unknown; the last: %s", al_words_sends(tool->def->external, sends), words);
 	if (decision->error_code != NULL && strcmp(decision->error_code, "cancelled") == 0)
 		return pstrdup("cancelled; nothing was done");
 	if (decision->error_code != NULL && strcmp(decision->error_code, "expired") == 0)
@@ -213,7 +230,7 @@ al_words_outcome(const AlDecision *decision, const AlOutcome *outcome, const AlE
 
 /* Puts what somebody reported into words. */
 char *
-al_words_reported(const AlDecision *decision, const AlOutcome *outcome, const char *who, int sends)
+al_words_reported(const AlDecision *decision, const AlOutcome *outcome, const AlTool *tool, const char *who, int sends)
 {
 	static const char *const words[] = {
 		[AL_VERDICT_NOT_SENT] = "it was not sent",
@@ -229,7 +246,7 @@ al_words_reported(const AlDecision *decision, const AlOutcome *outcome, const ch
 	if (decision->error_code != NULL && strcmp(decision->error_code, "retries_exhausted") == 0)
 		return psprintf("after %d %s, none of them delivered and accepted; the last: %s", sends, sends == 1 ? "try" : "tries", reported);
 	if (decision->step == AL_STEP_REVIEW)
-		return psprintf("%d %s, outcome unknown; the last: %s", sends, sends == 1 ? "send" : "sends", reported);
+		return psprintf("%s, outcome unknown; the last: %s", al_words_sends(tool->def->external, sends), reported);
 	return reported;
 }
 
@@ -239,7 +256,7 @@ al_words_lookup(const AlDecision *decision, const AlOutcome *outcome, const AlEv
 				const AlStanding *standing)
 {
 	const char *words = lookup_words(outcome, evidence, tool);
-	char	   *counts = psprintf("%d %s, %d %s", standing->sends, standing->sends == 1 ? "send" : "sends",
+	char	   *counts = psprintf("%s, %d %s", al_words_sends(tool->def->external, standing->sends),
 								  standing->lookups, standing->lookups == 1 ? "lookup" : "lookups");
 
 	switch (decision->status)
@@ -262,13 +279,13 @@ al_words_lookup(const AlDecision *decision, const AlOutcome *outcome, const AlEv
 
 /* Says why an action is not looked up. */
 char *
-al_words_unseen(const AlDecision *decision, int sends, const char *why)
+al_words_unseen(const AlDecision *decision, const AlTool *tool, int sends, const char *why)
 {
 	if (decision->status == AL_STATUS_SUBMITTED)
 		return psprintf("in progress; it cannot be looked up: %s", why);
 	if (decision->status != AL_STATUS_NEEDS_RECONCILIATION)
-		return al_words_decision(decision, sends);
-	return psprintf("%d %s, outcome unknown; it cannot be looked up: %s", sends, sends == 1 ? "send" : "sends", why);
+		return al_words_decision(decision, tool, sends);
+	return psprintf("%s, outcome unknown; it cannot be looked up: %s", al_words_sends(tool->def->external, sends), why);
 }
 
 /* Says what a definition keeps from being sent, and what mends it. */
@@ -286,7 +303,7 @@ al_words_blocked(const char *category, const char *detail)
 
 /* Puts a move without an attempt into words. */
 char *
-al_words_decision(const AlDecision *decision, int sends)
+al_words_decision(const AlDecision *decision, const AlTool *tool, int sends)
 {
 	const char *code = decision->error_code ? decision->error_code : "";
 
@@ -297,13 +314,13 @@ al_words_decision(const AlDecision *decision, int sends)
 	if (strcmp(code, "approval_expired") == 0)
 		return pstrdup("nobody approved it in time; nothing was done");
 	if (strcmp(code, "retries_exhausted") == 0)
-		return psprintf("the retry window ended after %d %s, every one undelivered or refused", sends, sends == 1 ? "send" : "sends");
+		return psprintf("the retry window ended after %s, every one undelivered or refused", al_words_sends(tool->def->external, sends));
 	if (strcmp(code, "no_answer") == 0)
-		return psprintf("no answer obtained after %d %s", sends, sends == 1 ? "send" : "sends");
+		return psprintf("no answer obtained after %s", al_words_sends(tool->def->external, sends));
 	if (strcmp(code, "absent") == 0)
-		return psprintf("after %d %s a lookup did not find it, and it is not sent again", sends, sends == 1 ? "send" : "sends");
+		return psprintf("after %s a lookup did not find it, and it is not sent again", al_words_sends(tool->def->external, sends));
 	if (decision->status == AL_STATUS_NEEDS_RECONCILIATION)
-		return psprintf("%d %s, outcome unknown; sending again is no longer safe", sends, sends == 1 ? "send" : "sends");
+		return psprintf("%s, outcome unknown; sending again is no longer safe", al_words_sends(tool->def->external, sends));
 	return NULL;
 }
 
@@ -450,16 +467,19 @@ subject_of(const AlStory *story)
 static char *
 next_look(const AlStory *story)
 {
+	char	   *again;
+
 	if (story->cancelled)
 		return pstrdup("A cancel was asked for: nothing is sent again, and evidence will decide.");
 	switch (story->step)
 	{
 		case AL_STEP_RESEND:
+			again = psprintf("%s%s again", story->external ? "An executor may claim the same request" : "The ledger sends the same request",
+							 story->keyed ? " with the same key" : "");
 			if (story->pause != NULL)
-				return psprintf("The ledger sends the same request with the same key again when the pause is lifted: %s.",
-								al_words_pause(story->pause));
-			return psprintf("The ledger sends the same request with the same key again%s; call actionledger.wait(" INT64_FORMAT ").",
-							story->next_at > 0 && story->next_at != DT_NOEND ? psprintf(" at %s", al_words_time(story->next_at)) : "",
+				return psprintf("%s when the pause is lifted: %s.", again, al_words_pause(story->pause));
+			return psprintf("%s%s; call actionledger.wait(" INT64_FORMAT ").", again,
+							story->next_at > 0 && story->next_at != DT_NOEND ? psprintf(" %s %s", story->external ? "from" : "at", al_words_time(story->next_at)) : "",
 							story->action_id);
 		case AL_STEP_LOOKUP:
 			return psprintf("The ledger looks it up at the provider%s.",

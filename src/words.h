@@ -33,6 +33,8 @@ typedef struct AlStory
 	TimestampTz created_at;
 	TimestampTz next_at;		/* 0: not live */
 	bool		cancelled;		/* a cancel has been asked for */
+	bool		external;		/* outside executors carry it out */
+	bool		keyed;			/* its request carries a key that is declared to be honoured */
 	int			breaker_failures;	/* 0: the breaker is closed */
 	TimestampTz breaker_until;	/* when the next probe goes */
 	const AlPause *pause;		/* that keeps it from being sent; NULL: none */
@@ -66,19 +68,26 @@ extern char *al_words_outcome(const AlDecision *decision, const AlOutcome *outco
 							  const AlEvidence *evidence, const AlTool *tool, int sends);
 
 /* The error_message of an action after somebody reported an outcome; NULL when it is confirmed. */
-extern char *al_words_reported(const AlDecision *decision, const AlOutcome *outcome, const char *who, int sends);
+extern char *al_words_reported(const AlDecision *decision, const AlOutcome *outcome, const AlTool *tool, const char *who, int sends);
+
 /* The same after a lookup, which standing counts; NULL when it is confirmed. */
 extern char *al_words_lookup(const AlDecision *decision, const AlOutcome *outcome, const AlEvidence *evidence,
 							 const AlTool *tool, const AlStanding *standing);
 
+/* How often it was sent, or, by outside executors, claimed. */
+extern char *al_words_sends(bool external, int sends);
+
+/* When what has been recorded or approved goes out; from now on: 0. */
+extern char *al_words_goes_out(bool external, TimestampTz at);
+
 /* The error_message of an action that cannot be looked up, and why. */
-extern char *al_words_unseen(const AlDecision *decision, int sends, const char *why);
+extern char *al_words_unseen(const AlDecision *decision, const AlTool *tool, int sends, const char *why);
 
 /* The error_message of an action that a definition keeps from being sent, and what mends it. */
 extern char *al_words_blocked(const char *category, const char *detail);
 
 /* The error_message of an action that was moved on without an attempt. */
-extern char *al_words_decision(const AlDecision *decision, int sends);
+extern char *al_words_decision(const AlDecision *decision, const AlTool *tool, int sends);
 
 /* How a recorded attempt ended, from its row; http_status 0: no complete head. */
 extern char *al_words_attempt(AlVerdict verdict, const char *category, int http_status, bool lookup, const AlTool *tool);
