@@ -6,7 +6,7 @@ COMMENT ON FUNCTION actionledger._instance() IS 'Digest of this cluster and data
 
 CREATE VIEW actionledger.attention WITH (security_barrier) AS
 WITH live AS (
-    SELECT a.*, d.next_at, d.held_at, coalesce(a.summary, t.name || ' ' || a.identity) AS subject, t.name AS tool_name
+    SELECT a.*, d.next_at, d.held_at, d.external, coalesce(a.summary, t.name || ' ' || a.identity) AS subject, t.name AS tool_name
     FROM actionledger.due d JOIN actionledger.action a USING (action_id) JOIN actionledger.tool t USING (tool_id)
     WHERE actionledger._may_see(a.requested_by, a.owner) OR (a.next_step = 'approve' AND actionledger._may_approve(a.approver, a.owner))
 ), x AS (
@@ -73,11 +73,14 @@ WITH live AS (
       AND actionledger._may_see(t.created_by, NULL)
     UNION ALL
     -- Due, free to be sent, and not sent: more than there is room for, or nobody at work.
-    SELECT 'info', 'backlog', NULL, 'service ' || s.name, min(l.next_at), format('%s actions have been due for more than ten minutes', count(*)),
+    SELECT 'info', 'backlog', NULL, 'service ' || s.name, min(l.next_at),
+           format('%s been due for more than ten minutes%s%s', CASE count(*) WHEN 1 THEN '1 action has' ELSE count(*) || ' actions have' END,
+                  '; outside executors have not claimed ' || nullif(count(*) FILTER (WHERE l.external), 0),
+                  '; ' || CASE WHEN count(*) FILTER (WHERE NOT l.external) > 0 THEN actionledger._trouble(s.service_id) END),
            format('SELECT * FROM actionledger.pending WHERE tool IN (SELECT tool FROM actionledger.tools WHERE service = %L) ORDER BY next_at LIMIT 20;', s.name)
     FROM live l JOIN actionledger.service s USING (service_id)
     WHERE l.next_at < clock_timestamp() - interval '10 minutes' AND l.claimed_by IS NULL AND l.next_step IN ('send', 'resend', 'lookup')
-    GROUP BY s.name
+    GROUP BY s.service_id, s.name
 )
 SELECT x.severity, x.kind, x.action_id, x.subject, date_trunc('second', now() - x.since) AS age, x.reason, x.do
 FROM x ORDER BY array_position('{page,ticket,info}', x.severity), x.since, x.action_id;

@@ -21,11 +21,14 @@
 #include "authority.h"
 #include "clock.h"
 #include "errors.h"
+#include "fence.h"
 #include "reconcile.h"
 #include "retry.h"
 #include "session.h"
 #include "visible.h"
 #include "words.h"
+
+#define OVERDUE_MS 60000		/* after the deadline of an attempt; as the view attention has it */
 
 PG_FUNCTION_INFO_V1(al_explain);
 PG_FUNCTION_INFO_V1(al_sql_known);
@@ -39,12 +42,13 @@ static AlStatement select_action = {
 	"(SELECT count(*) FROM actionledger.event e WHERE e.action_id = a.action_id AND e.what IN ('conflict', 'duplicates_found') AND NOT EXISTS ("
 	"SELECT FROM actionledger.event k WHERE k.action_id = e.action_id AND k.what = 'acknowledged' AND k.event_id > e.event_id)), "
 	"(SELECT (e.evidence ->> 'superseded_by')::int8 FROM actionledger.event e WHERE e.action_id = a.action_id AND e.what = 'superseded' LIMIT 1), "
-	"a.method = '" AL_EXTERNAL "', a.approver, a.error_code, d.next_at, x.executor, x.deadline "
+	"a.method = '" AL_EXTERNAL "', a.approver, a.error_code, d.next_at, x.executor, x.deadline, "
+	"a.instance <> $2 OR (a.lookups = 0 AND EXISTS (SELECT FROM actionledger.event e WHERE e.action_id = a.action_id AND e.what = 'successor')) "
 	"FROM actionledger.action a JOIN actionledger.tool t USING (tool_id) JOIN actionledger.service s ON s.service_id = a.service_id "
 	"LEFT JOIN actionledger.due d ON d.action_id = a.action_id "
 	"LEFT JOIN actionledger.attempt x ON x.action_id = a.action_id AND x.attempt = a.attempts AND x.finished_at IS NULL "
 	"WHERE a.action_id = $1",
-	1, {INT8OID}
+	2, {INT8OID, INT8OID}
 };
 static AlStatement find_key = {
 	"SELECT strpos(concat_ws(' ', url, headers), idempotency_key) > 0 OR position(convert_to(idempotency_key, 'UTF8') IN coalesce(body, '')) > 0 "
@@ -100,13 +104,14 @@ typedef struct Tale
 	int64		conflicts;
 	int64		noteworthy;		/* conflicts and duplicates that nobody has acknowledged */
 	int64		successor;		/* the action that has superseded it; 0: none */
+	bool		inherited;		/* another place may have sent it, and no lookup has told so far */
 	bool		external;		/* an outside executor carries it out */
 	char	   *hash;			/* of the request that waits for approval; NULL: it does not */
 	char	   *approvers;		/* who approves, in words */
 	const char *error_code;		/* "" for none */
 	TimestampTz next_at;		/* 0: it is at rest */
 	char	   *executor;		/* that has it; NULL: none */
-	TimestampTz deadline;		/* of its lease */
+	TimestampTz deadline;		/* of the attempt that is open, or its lease; 0: none is */
 	List	   *lines;
 	List	   *refs;			/* of char *: references that attempts have found */
 	StringInfoData attempts;	/* how they ended, in words, equal ones together */
@@ -226,10 +231,10 @@ al_sql_allowed(PG_FUNCTION_ARGS)
 static bool
 read_tale(Tale *tale, int64 action_id, Oid caller)
 {
-	Datum		value = Int64GetDatum(action_id);
+	Datum		values[2] = {Int64GetDatum(action_id), Int64GetDatum(al_fence_instance())};
 
 	al_registry_refresh();
-	if (!al_ledger_read(action_id, &tale->standing) || al_statement_run(&select_action, &value, NULL) == 0)
+	if (!al_ledger_read(action_id, &tale->standing) || al_statement_run(&select_action, values, NULL) == 0)
 		return false;
 	tale->action_id = action_id;
 	tale->requested_by = al_column_text(0, 1);
@@ -255,6 +260,7 @@ read_tale(Tale *tale, int64 action_id, Oid caller)
 	tale->next_at = al_column_int8(0, 20);
 	tale->executor = al_column_text(0, 21);
 	tale->deadline = al_column_int8(0, 22);
+	tale->inherited = al_column_bool(0, 23);
 	tale->tool = al_registry_tool_guarded(tale->standing.tool_id);
 	if (tale->tool == NULL)
 		tale->tool = al_registry_cautious_tool();
@@ -453,11 +459,16 @@ not_known(const Tale *tale, TimestampTz now)
 					   : strcmp(tale->error_code, "inherited") == 0 ? "what the database that it was copied from has done with it."
 					   : "nothing.");
 	if (standing->claimed_by == 0 && !al_policy_is_open(standing->known))
-		return pstrdup("nothing: it has not happened so far.");
+		return pstrdup(tale->inherited
+					   ? "whether it was sent from where it was recorded, since this copy was made; from here it was not."
+					   : "nothing: it has not happened so far.");
 	if (standing->sends == 0)
 		return pstrdup("whether it happened: another place may have sent it.");
 	if (tale->executor != NULL)
 		return psprintf("whether it happened: executor %s has it, and reports by %s.", tale->executor, al_words_time(tale->deadline));
+	if (standing->claimed_by > 0 && tale->deadline != 0 && TimestampTzPlusMilliseconds(tale->deadline, OVERDUE_MS) < now)
+		return psprintf("whether it happened: attempt %d had to be over at %s, and how it ended is not recorded (see the server log).",
+						standing->attempts, al_words_time(tale->deadline));
 	over = al_judge_processed_at(standing, tale->tool);
 	if (standing->claimed_by != 0 && !al_policy_is_open(standing->known))
 		return pstrdup("whether it happened: its request is under way.");
