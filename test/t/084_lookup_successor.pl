@@ -47,6 +47,7 @@ is(effects($p), 7, 'the original has sent seven after the backup, and is lost');
 my $copy = PostgreSQL::Test::Cluster->new('copy');
 $copy->init_from_backup($node, 'before');
 $copy->start;
+like($copy->safe_psql('postgres', "SELECT * FROM actionledger.explain($id{'sent blocked'})"), qr/^Not known: whether it was sent from where it was recorded/m, 'it does not know what the original has done since');
 poll_sql($copy, q{SELECT bool_or(state = 'fenced') FROM actionledger.workers}, 'the copy is fenced');
 $copy->safe_psql('postgres', q{SELECT actionledger.set_secret('key', 'sk')});
 like($copy->safe_psql('postgres', q{SELECT actionledger.resume_dispatch('successor', 'the original is lost')}), qr/looked up first where their tools have a lookup/, 'it takes over');
@@ -86,6 +87,7 @@ subtest 'what waits for an approval here may have got one there' => sub {
 	my $row = settle($copy, $id{'unsent approved'}, 'prepared', 'approve');
 	is_deeply([ $row->{sends}, effects($p, $id{'unsent approved'}) ], [ 0, 0 ], 'looked up, and not found: it waits as before');
 	cmp_ok($row->{lookups}, '>=', 1, 'after it was looked up');
+	like($copy->safe_psql('postgres', "SELECT * FROM actionledger.explain($id{'unsent approved'})"), qr/^Not known: nothing: it has not happened so far\.$/m, 'by which that is known');
 	$copy->safe_psql('postgres', "SET ROLE finance; SELECT actionledger.approve($id{'unsent approved'}, 'seen')");
 	settle($copy, $id{'unsent approved'}, 'confirmed', 'none');
 	is_deeply([ scalar(received($p, $id{'unsent approved'})), effects($p, $id{'unsent approved'}) ], [ 1, 1 ], 'and is sent once it is approved');
