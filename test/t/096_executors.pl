@@ -225,5 +225,21 @@ subtest 'a claim that something else could take back' => sub {
 	is(scalar claim('hand'), 1, 'a claim that is rolled back was none');
 };
 
+subtest 'the max processing time begins when an executor has stopped' => sub {
+	$node->safe_psql('postgres', q{SELECT actionledger.create_tool('slow hand', 'plain', 'refund by hand', identity => 'slow:{refund_id}',
+	  input => '{"required": ["refund_id", "amount"], "properties": {"refund_id": {"type": "string"}, "amount": {"type": "integer"}}}',
+	  options => '{"transport": "external", "owner": "courier", "timeout": "30s", "max_processing": "2s",
+	    "lookup": {"request": "GET /refunds?key={_key}", "match": "$.data[*] ? (@.key == $_key)", "absence": "authoritative", "every": "50ms", "attempts": 100}}')});
+	my $id = perform($node, 'slow hand', 'slow');
+	my ($claim) = claim('slow hand');
+	poll_sql($node, "SELECT clock_timestamp() > last_sent_at + interval '3 s' FROM actionledger.action WHERE action_id = $id", 'it takes a while');
+	$node->safe_psql('postgres', q{SELECT actionledger.alter_tool('slow hand', '{"timeout": "100ms"}')});
+	my $before = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
+	is(report($id, 'unknown', qq({"token": $claim->[1], "detail": "no answer"})), 'needs_reconciliation/lookup', 'it does not know what became of it');
+	is(settle($node, $id, 'failed', 'none')->{error_code}, 'absent', 'it is looked up, and absent');
+	is($node->safe_psql('postgres', "SELECT min(started_at) >= timestamptz '$before' + interval '2 s' FROM actionledger.attempts WHERE action_id = $id AND kind = 'lookup'"),
+		't', 'which counts only after the max processing time, whatever the timeout is by now');
+};
+
 $node->stop('fast');
 done_testing();
