@@ -72,7 +72,7 @@ my $p = start_provider();
 my $secrets = PostgreSQL::Test::Utils::tempdir();
 my $node = start_server(conf => "actionledger.secret_directory = '$secrets'");
 my $number = 100;
-my $stripe_lookup;
+my %lookups;
 my @scenarios;
 
 define();
@@ -84,7 +84,7 @@ subtest 'the key was used for something else' => \&play_mismatch;
 subtest 'keys that expire' => \&play_expiry;
 subtest 'the wire' => \&check_wire;
 subtest 'a declaration that is wrong shows in the truth log' => \&play_lie;
-subtest 'Stripe: the refund is found by its metadata' => \&play_lookup;
+subtest 'lists that show late what was done' => \&play_lookups;
 $node->stop;
 done_testing();
 
@@ -99,7 +99,8 @@ sub define
 	cmp_ok($moved, '==', 10, 'ten services');
 	append_to_file("$secrets/$_", "canary-$_\n") for keys %names;
 	$node->safe_psql('postgres', $sql);
-	$stripe_lookup = $node->safe_psql('postgres', q{SELECT options -> 'lookup' FROM actionledger.tools WHERE tool = 'stripe_refund'});
+	%lookups = map { split /\|/, $_, 2 } split /\n/, $node->safe_psql('postgres', q{SELECT tool, options -> 'lookup' FROM actionledger.tools WHERE options ? 'lookup'});
+	is_deeply([ sort keys %lookups ], [qw(gocardless_payment razorpay_refund stripe_refund wise_fund)], 'every lookup of the document is played');
 	# The test provider has no lists of these destinations: lookups are played apart.
 	$node->safe_psql('postgres', <<'SQL');
 SELECT actionledger.alter_tool(tool, '{"lookup": null}') FROM actionledger.tools;
@@ -115,53 +116,158 @@ SQL
 	return;
 }
 
-# The lookup of the document, against a server that keeps refunds as Stripe lists them:
-# each refund is made, and its answer lost.
-sub play_lookup
+# The lookups of the document, each against a server that keeps what was made as its
+# destination lists it.  The answers to what makes it are lost, and the list shows it late.
+#	made: the request that makes it, and where it stands; key: where its body has the key
+#	asked: the request of a lookup, whole; listed: the answer, from the objects
+#	object: one that is not ours without its key, and what state means "has failed"
+sub play_lookups
 {
-	my $folder = PostgreSQL::Test::Utils::tempdir();
-	my %status = (pi_done => 'succeeded', pi_failed => 'failed', pi_late => 'succeeded', pi_none => undef);
-	my $stripe = start_raw_server(sub {
-		my ($socket) = @_;
-		my ($head, $body) = ('', '');
+	my %lists = (
+		stripe_refund => {
+			service => 'stripe', failed => 'failed', done => 'succeeded', argument => '"payment_intent": "pi_N"',
+			made => qr{^POST /v1/refunds }, under => qr{(?:^|&)payment_intent=(\w+)}, key => qr{(?:^|&)metadata(?:%5B|\[)al_key(?:%5D|\])=([^&]+)},
+			asked => qr{^GET /v1/refunds\?limit=100&payment_intent=(\w+) HTTP},
+			object => sub { my ($id, $key, $status) = @_; return { id => $id, status => $status, metadata => { al_key => $key } } },
+			listed => sub { return { object => 'list', has_more => JSON::PP::false, data => [@_] } } },
+		razorpay_refund => {
+			service => 'razorpay', failed => 'failed', done => 'processed', argument => '"payment_id": "pay_N"',
+			made => qr{^POST /payments/(\w+)/refund }, key => qr{"receipt": ?"([^"]+)"},
+			asked => qr{^GET /payments/(\w+)/refunds\?count=100 HTTP},
+			object => sub { my ($id, $key, $status) = @_; return { id => $id, entity => 'refund', receipt => $key, status => $status } },
+			listed => sub { return { entity => 'collection', count => scalar @_, items => [@_] } } },
+		gocardless_payment => {
+			service => 'gocardless', done => 'pending_submission', argument => '"mandate": "MDN"',
+			made => qr{^POST /payments }, under => qr{"mandate": ?"(\w+)"}, key => qr{"al_key": ?"([^"]+)"},
+			asked => qr{^GET /payments\?limit=500&mandate=(\w+) HTTP},
+			object => sub { my ($id, $key, $status) = @_; return { id => $id, status => $status, metadata => { al_key => $key } } },
+			listed => sub { return { meta => { cursors => { before => undef, after => undef }, limit => 500 }, payments => [@_] } } });
 
-		while ($head !~ /\r\n\r\n/) { sysread($socket, $head, 65536, length $head) or return }
-		if ($head =~ m{^POST /v1/refunds })
+	$node->safe_psql('postgres', 'DROP TRIGGER plan ON actionledger.action');
+	play_list($_, $lists{$_}) for sort keys %lists;
+	play_funding();
+	return;
+}
+
+# Points a tool's service at a server, and gives the tool back its lookup, hurried.
+sub look_at
+{
+	my ($tool, $service, $url) = @_;
+	$node->safe_psql('postgres', qq{SELECT actionledger.alter_service('$service', '{"base_url": "$url"}')});
+	$node->safe_psql('postgres', qq{SELECT actionledger.alter_tool('$tool', jsonb_build_object('max_processing', '100ms', 'timeout', '2s', 'connect_timeout', '2s',
+		'retry', '{"attempts": 2}'::jsonb, 'lookup', '$lookups{$tool}'::jsonb || '{"every": "100ms", "attempts": 3}'))});
+	return;
+}
+
+# Reads a request: its head, and its body.
+sub read_request
+{
+	my ($socket) = @_;
+	my $text = '';
+
+	while ($text !~ /\r\n\r\n/) { sysread($socket, $text, 65536, length $text) or return }
+	my ($head, $body) = split /\r\n\r\n/, $text, 2;
+	my ($length) = $head =~ /^Content-Length: (\d+)/mi;
+	while (length $body < ($length // 0)) { sysread($socket, $body, 65536, length $body) or return }
+	return ($head, $body);
+}
+
+# Answers a request with JSON.
+sub answer_json
+{
+	my ($socket, $value) = @_;
+	my $json = encode_json($value);
+	print $socket "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: ${\ length $json}\r\n\r\n$json";
+	$socket->flush;
+	return;
+}
+
+sub play_list
+{
+	my ($tool, $list) = @_;
+	my $folder = PostgreSQL::Test::Utils::tempdir();
+	my @cases = ('done', 'late', 'none', $list->{failed} ? 'failed' : ());
+	my $server = start_raw_server(sub {
+		my ($socket) = @_;
+		my ($head, $body) = read_request($socket) or return;
+
+		if ($head =~ $list->{made})
 		{
-			my ($length) = $head =~ /^Content-Length: (\d+)/mi;
-			my ($rest) = $head =~ /\r\n\r\n(.*)\z/s;
-			while (length $rest < $length) { sysread($socket, $rest, 65536, length $rest) or return }
-			my %form = map { map { s/%([0-9A-Fa-f]{2})/chr hex $1/ger } split /=/, $_, 2 } split /&/, $rest;
-			append_to_file("$folder/$form{payment_intent}", $form{'metadata[al_key]'} . "\n");
+			my $under = $list->{under} ? ($body =~ $list->{under})[0] : $1;
+			my ($key) = $body =~ $list->{key};
+			append_to_file("$folder/$under", "$key\n");
 			return;
 		}
-		my ($payment) = $head =~ m{^GET /v1/refunds\?limit=100&payment_intent=(\w+) HTTP} or return;
-		my @keys = -e "$folder/$payment" ? split /\n/, slurp_file("$folder/$payment") : ();
-		# The list shows a new refund late.
-		@keys = () if $payment eq 'pi_late' && !-e "$folder/looked";
-		append_to_file("$folder/looked", '.') if $payment eq 'pi_late';
-		my %seen;
-		my $json = encode_json({ object => 'list', has_more => JSON::PP::false,
-			data => [ { id => 're_other', status => 'succeeded', metadata => { al_key => 'another' } },
-				map { { id => "re_$payment", status => $status{$payment}, metadata => { al_key => $_ } } } grep { defined $status{$payment} && !$seen{$_}++ } @keys ] });
-		print $socket "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: ${\ length $json}\r\n\r\n$json";
-		$socket->flush;
+		my ($under) = $head =~ $list->{asked} or return;
+		my ($case) = $under =~ /(done|late|none|failed)$/;
+		my %keys = map { $_ => 1 } -e "$folder/$under" ? split /\n/, slurp_file("$folder/$under") : ();
+		# The list shows what is new late, or not at all.
+		%keys = () if $case eq 'none' || $case eq 'late' && !-e "$folder/looked";
+		append_to_file("$folder/looked", '.') if $case eq 'late';
+		answer_json($socket, $list->{listed}->($list->{object}->('other', 'another', $list->{done}),
+			map { $list->{object}->("id_$case", $_, $case eq 'failed' ? $list->{failed} : $list->{done}) } sort keys %keys));
 	});
 	my %id;
 
-	$node->safe_psql('postgres', 'DROP TRIGGER plan ON actionledger.action');
-	$node->safe_psql('postgres', qq{SELECT actionledger.alter_service('stripe', '{"base_url": "$stripe->{url}"}')});
-	$node->safe_psql('postgres', qq{SELECT actionledger.alter_tool('stripe_refund', jsonb_build_object('max_processing', '100ms', 'timeout', '2s', 'connect_timeout', '2s', 'retry', '{"attempts": 2}'::jsonb, 'lookup', '$stripe_lookup'::jsonb || '{"every": "100ms", "attempts": 3}'))});
-	$id{$_} = $node->safe_psql('postgres', qq{SELECT action_id FROM actionledger.perform('stripe_refund', '{"refund_id": "$_", "payment_intent": "$_", "amount": 4250}')}) for sort keys %status;
-	my $row = settle($node, $id{pi_done}, 'confirmed', 'none');
-	is_deeply([ @$row{qw(confirmed_by external_ref result)} ], [ 'lookup', 're_pi_done', 'succeeded' ], 'found: confirmed, with its reference and state');
-	$row = settle($node, $id{pi_failed}, 'failed', 'none');
-	is($row->{error_code}, 'rejected', 'found failed: it did not happen');
-	$row = settle($node, $id{pi_late}, 'confirmed', 'none');
-	is_deeply([ @$row{qw(confirmed_by external_ref sends lookups)} ], [ 'lookup', 're_pi_late', 2, 2 ], 'found by the second lookup, which the first one has not made a failure');
-	$row = settle($node, $id{pi_none}, 'needs_reconciliation', 'review');
-	is_deeply([ @$row{qw(sends lookups known)} ], [ 2, 3, 'unknown' ], 'not found: a person decides');
-	is(scalar(split /\n/, slurp_file("$folder/pi_none")), 2, 'each was sent as often as its retry option says, with one key');
+	look_at($tool, $list->{service}, $server->{url});
+	for my $case (@cases)
+	{
+		my $args = $arguments{$tool} =~ s/"N"/"$case"/r;
+		my ($name) = $list->{argument} =~ /^("\w+")/;
+		$args =~ s/$name: "[^"]*"/$list->{argument} =~ s{N"$}{$case"}r/e;
+		$id{$case} = $node->safe_psql('postgres', "SELECT action_id FROM actionledger.perform('$tool', '$args')");
+	}
+	my $row = settle($node, $id{done}, 'confirmed', 'none');
+	is_deeply([ @$row{qw(confirmed_by external_ref sends lookups)} ], [ 'lookup', 'id_done', 2, 1 ], "$tool: found: confirmed, with its reference");
+	$row = settle($node, $id{late}, 'confirmed', 'none');
+	is_deeply([ @$row{qw(confirmed_by external_ref sends lookups)} ], [ 'lookup', 'id_late', 2, 2 ],
+		"$tool: found by the second lookup, which the first one has not made a failure");
+	$row = settle($node, $id{none}, 'needs_reconciliation', 'review');
+	is_deeply([ @$row{qw(sends lookups known)} ], [ 2, 3, 'unknown' ], "$tool: not found: a person decides");
+	if ($id{failed})
+	{
+		$row = settle($node, $id{failed}, 'failed', 'none');
+		is($row->{error_code}, 'rejected', "$tool: found failed: it did not happen");
+	}
+	for my $file (grep { !/looked$/ } glob "$folder/*")
+	{
+		my @keys = split /\n/, slurp_file($file);
+		is_deeply([ scalar @keys, $keys[0] ], [ 2, $keys[1] ], "$tool: sent as often as its retry option says, with one key");
+	}
+	return;
+}
+
+# Wise tells of the transfer, not of its funding.
+sub play_funding
+{
+	my $folder = PostgreSQL::Test::Utils::tempdir();
+	my %shows = (1 => ['processing'], 2 => [ 'incoming_payment_waiting', 'processing' ], 3 => ['incoming_payment_waiting'], 4 => ['cancelled']);
+	my $server = start_raw_server(sub {
+		my ($socket) = @_;
+		my ($head) = read_request($socket) or return;
+
+		if ($head =~ m{^POST /v3/profiles/7/transfers/(\d+)/payments })
+		{
+			append_to_file("$folder/funded_$1", '.');
+			return;
+		}
+		my ($transfer) = $head =~ m{^GET /v1/transfers/(\d+) HTTP} or return;
+		append_to_file("$folder/looked_$transfer", '.');
+		my @states = @{ $shows{$transfer} };
+		my $looks = length slurp_file("$folder/looked_$transfer");
+		answer_json($socket, { id => $transfer + 0, status => $states[ $looks > @states ? -1 : $looks - 1 ] });
+	});
+
+	look_at('wise_fund', 'wise', $server->{url});
+	my %id = map { $_ => $node->safe_psql('postgres', "SELECT action_id FROM actionledger.perform('wise_fund', '{\"profile_id\": 7, \"transfer\": $_, \"try\": 1}')") } sort keys %shows;
+	my %lookups = (1 => 1, 2 => 2, 3 => 3, 4 => 3);
+	for my $transfer (sort keys %shows)
+	{
+		my $done = $transfer <= 2;
+		my $row = settle($node, $id{$transfer}, $done ? ('confirmed', 'none') : ('needs_reconciliation', 'review'));
+		is_deeply([ @$row{qw(sends lookups)} ], [ 1, $lookups{$transfer} ], "wise_fund: $shows{$transfer}[0]: looked up, never sent again");
+		is(length slurp_file("$folder/funded_$transfer"), 1, "wise_fund: $shows{$transfer}[0]: funded once");
+	}
 	return;
 }
 
