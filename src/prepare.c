@@ -148,8 +148,6 @@ al_prepare(const AlTool *tool, const AlProposal *proposal, char *identity)
 				 errdetail("They take %zu bytes; the most is %zu.", (size_t) VARSIZE_ANY(proposal->args),
 						   (size_t) al_max_request_size * 1024),
 				 errhint("Send a reference to the data instead of the data, or raise actionledger.max_request_size.")));
-	if (proposal->refuse_unavailable)
-		check_available(tool);
 	al_words_breaker(&prepared.story, tool->service->service_id);
 	if (tool->pause != NULL && tool->pause->sends)
 		prepared.story.pause = tool->pause;
@@ -158,9 +156,15 @@ al_prepare(const AlTool *tool, const AlProposal *proposal, char *identity)
 	prepared.story.service = tool->service->name;
 	prepared.story.external = tool->def->external;
 	prepared.story.identity = identity;
+	/* What is there already needs neither the service nor a place. */
+	if (proposal->refuse_unavailable)
+	{
+		if (find_same(tool, proposal, identity, hash, &prepared.story))
+			return prepared;
+		check_available(tool);
+	}
 	if (!al_queue_take(tool->service))
 	{
-		/* What is there already needs no place. */
 		if (find_same(tool, proposal, identity, hash, &prepared.story))
 			return prepared;
 		al_queue_refuse(tool->service);

@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(start_server start_provider truth truth_by_action effects poll poll_sql try_sql
+our @EXPORT = qw(start_server start_provider truth truth_by_action effects release poll poll_sql try_sql
   refund_service refund_tool action_row pid_of_dispatcher slow_wait_for_start
   perform attempts_of settle received looked turns_pass start_raw_server);
 
@@ -168,6 +168,14 @@ sub effects
 	return scalar grep {
 		$_->{ev} eq 'executed' && (!defined $action_id || ($_->{action} // '') =~ m{/\Q$action_id\E$})
 	} truth($p);
+}
+
+# Let a provider give the answers that it holds under a number ("held:N"), now and later.
+sub release
+{
+	my ($p, $n) = @_;
+	PostgreSQL::Test::Utils::append_to_file("$p->{truth}.released.$n", '');
+	return;
 }
 
 # Wait until the code returns true; dies, naming the condition, after $bound seconds (30).

@@ -116,10 +116,10 @@ run_tap() {
 
 suite_static() {
 	if wanted static/layers; then
-		run_tap layers 60 bash test/static layers
+		run_tap layers 300 bash test/static layers
 	fi
 	if wanted static/release; then
-		run_tap release 60 bash test/static release actionledger.so build/fault/actionledger.so
+		run_tap release 300 bash test/static release actionledger.so build/fault/actionledger.so
 	fi
 }
 

@@ -18,6 +18,7 @@ static const Behaviour Behaviours[] = {
 	{"ok", ARG_NONE, true, DELAY_NONE, SHAPE_NORMAL, 200, BODY_OK},
 	{"show", ARG_TEXT, false, DELAY_NONE, SHAPE_NORMAL, 200, BODY_OK},
 	{"late", ARG_NUMBER, true, DELAY_AFTER, SHAPE_NORMAL, 200, BODY_OK},
+	{"held", ARG_NUMBER, true, DELAY_HELD, SHAPE_NORMAL, 200, BODY_OK},
 	{"slowexec", ARG_NUMBER, true, DELAY_BEFORE, SHAPE_NORMAL, 200, BODY_OK},
 	{"processing", ARG_NUMBER, true, DELAY_BEFORE, SHAPE_NORMAL, 200, BODY_OK},
 	{"hang", ARG_NONE, true, DELAY_NONE, SHAPE_HANG, 200, BODY_OK},

@@ -30,7 +30,8 @@ typedef enum Delay
 {
 	DELAY_NONE,
 	DELAY_BEFORE,				/* before the execution */
-	DELAY_AFTER					/* between execution and answer */
+	DELAY_AFTER,				/* between execution and answer */
+	DELAY_HELD					/* the same, until it is released */
 } Delay;
 
 typedef enum ArgKind

@@ -17,6 +17,7 @@
 #include "timer.h"
 #include "truth.h"
 
+#define HELD_MS 10				/* between two looks whether an answer is released */
 #define LIST_LIMIT 100			/* most effects in one answer */
 
 struct Exchange
@@ -54,6 +55,7 @@ static void describe(Exchange *x, const HttpRequest *request, Slice id, Slice ke
 static bool pick(Exchange *x, const HttpRequest *request);
 static void start(Exchange *x);
 static void execute(void *owner);
+static void hold(void *owner);
 static void respond(void *owner);
 static void respond_shaped(Exchange *x, Buf *body, Head *head);
 static void send_rest(void *owner);
@@ -308,8 +310,22 @@ execute(void *owner)
 	}
 	if (behaviour->delay == DELAY_AFTER && behaviour->shape != SHAPE_SLOWBODY && x->conn != NULL)
 		timer_set(&x->timer, x->item.number, respond, x);
+	else if (behaviour->delay == DELAY_HELD)
+		hold(x);
 	else
 		respond(x);
+}
+
+/* Answers when somebody has released it, or when nobody waits for it any more. */
+static void
+hold(void *owner)
+{
+	Exchange   *x = owner;
+
+	if (x->conn == NULL || truth_is_released(x->item.number))
+		respond(x);
+	else
+		timer_set(&x->timer, HELD_MS, hold, x);
 }
 
 /* Answers in the shape that the behaviour asks for. */

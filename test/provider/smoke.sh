@@ -131,6 +131,7 @@ while read -r name result wanted; do
 done <<-'TABLE'
 	ok 0/200 1/1/0/1
 	late:100 0/200 1/1/0/1
+	held:1 28/000 1/1/0/0
 	slowexec:100 0/200 1/1/0/1
 	processing:100 0/200 1/1/0/1
 	hang 28/000 1/1/0/0
@@ -163,6 +164,8 @@ done <<-'TABLE'
 	p:100:close/ok 52/000 1/1/0/0
 	nonsense 0/501 1/0/0/1
 TABLE
+touch "$dir/main.truth.released.1"
+is "$(send '/unkeyed/x?do=held:1')" "0 200" "held answers when it is released"
 is "$(send '/unkeyed/x?do=big:300000'; stat -c %s "$dir/body")" $'0 200\n300000' "big has that size"
 send '/unkeyed/x?do=status:429;Retry-After:2;X-Reason:a%252Cb%253Bc;body:%257B%2522no%2522:1%257D' >/dev/null
 is "$(grep -c -e '^Retry-After: 2' -e '^X-Reason: a,b;c' "$dir/head") $(cat "$dir/body")" '2 {"no":1}' "status takes headers and a body"

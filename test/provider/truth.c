@@ -21,6 +21,7 @@ static void fail(const char *what);
 TruthCounts Truth;
 
 static int	TruthFd = -1;
+static const char *TruthPath;	/* the caller's */
 static bool TruthSync;
 static bool TruthUnsynced;
 static uint64_t TruthSeq;
@@ -52,7 +53,18 @@ truth_open(const char *path, bool sync)
 		return false;
 	}
 	TruthSync = sync && S_ISREG(info.st_mode);
+	TruthPath = path;
 	return true;
+}
+
+/* Tells whether somebody has released the answers held under a number: by a file beside the truth log. */
+bool
+truth_is_released(int64_t number)
+{
+	char		path[4096];
+
+	snprintf(path, sizeof(path), "%s.released.%lld", TruthPath, (long long) number);
+	return access(path, F_OK) == 0;
 }
 
 /* Adds a line; middle are the fields from "op" to "body_len", status 0 is null, why is for "closed". */

@@ -35,6 +35,7 @@ typedef struct TruthCounts
 extern TruthCounts Truth;
 
 extern bool truth_open(const char *path, bool sync);
+extern bool truth_is_released(int64_t number);
 extern void truth_write(TruthEvent event, uint64_t conn, uint32_t req, Slice middle, int status,
 						const char *why);
 extern void truth_flush(void);

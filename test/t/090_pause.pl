@@ -65,6 +65,8 @@ my ($rc, undef, $err) = $node->psql('postgres',
 	q{\set VERBOSITY verbose
 	SELECT * FROM actionledger.perform('refund', '{"refund_id": "refused", "amount": 1}', options => '{"if_unavailable": "refuse"}')});
 like($err, qr/LG019.*service "pay" is unavailable.*was paused by/s, 'who asks for a refusal gets one');
+is($node->safe_psql('postgres', q{SELECT action_id || ' ' || created FROM actionledger.perform('refund', '{"refund_id": "late-comer", "amount": 100}', options => '{"if_unavailable": "refuse"}')}),
+	"$id false", 'but not for what is there already');
 
 # The pause outlives the server.
 $node->stop('immediate');

@@ -75,10 +75,11 @@ is(scalar(grep { scalar(received($p, $_)) != 1 } @unknown), 0, 'what was unknown
 is($sql->(q{SELECT count(*) FROM actionledger.redrive(NULL, NULL, NULL, 'again', dry_run => false)}), 0, 'nothing is left to do');
 
 # A decision while the answer is on its way: the answer is kept, and contradicts nothing silently.
-refund_tool($node, name => 'slow', do => 'late:1500', timeout => '10s');
+refund_tool($node, name => 'slow', do => 'held:1', timeout => '60s');
 $id = perform($node, 'slow', 'slow');
 poll(sub { received($p, $id) }, 'it has arrived');
 $sql->("SELECT actionledger.resolve($id, 'failed', '{}', 'they say that it will not happen', expected_status => 'submitted', force => true)");
+release($p, 1);
 poll_sql($node, "SELECT finished_at IS NOT NULL FROM actionledger.attempt WHERE action_id = $id", 'the answer is recorded');
 is(action_row($node, $id)->{status}, 'failed', 'what was decided stays');
 is($sql->("SELECT string_agg(says::text, ',') FROM actionledger.conflicts WHERE action_id = $id"), 'confirmed', 'and the answer is shown as a conflict');

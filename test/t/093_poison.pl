@@ -12,7 +12,7 @@ my $p = start_provider();
 my $node = start_server();
 refund_service($node, $p);
 refund_tool($node);
-refund_tool($node, name => 'slow', do => 'late:1500', timeout => '10s');
+refund_tool($node, name => "held_$_", do => "held:$_", timeout => '60s') for 1, 2;
 my $sql = sub { return $node->safe_psql('postgres', $_[0]) };
 my $log = sub { return slurp_file($node->logfile) };
 pid_of_dispatcher($node);
@@ -89,9 +89,10 @@ settle($node, $endless, 'confirmed', undef, 90);
 is(scalar(received($p, $endless)), 1, 'it is recorded later, without another send');
 
 # An action that somebody deletes while it is under way.
-my $gone = perform($node, 'slow', 'gone');
+my $gone = perform($node, 'held_1', 'gone');
 poll(sub { received($p, $gone) }, 'it has arrived');
 $sql->("DELETE FROM actionledger.due WHERE action_id = $gone; DELETE FROM actionledger.action WHERE action_id = $gone");
+release($p, 1);
 poll(sub { $log->() =~ /action $gone is gone; how its attempt 1 ended is recorded nowhere/ }, 'the log tells');
 my $before = $sql->(q{SELECT xact_commit FROM pg_stat_database WHERE datname = 'postgres'});
 turns_pass($node, 3);
@@ -102,7 +103,7 @@ my $told = () = $log->() =~ /action $gone is gone/g;
 is($told, 1, 'it is given up once');
 
 # Decided while it was under way, and then the dispatcher dies: the attempt is closed all the same.
-my $decided = perform($node, 'slow', 'decided');
+my $decided = perform($node, 'held_2', 'decided');
 poll(sub { received($p, $decided) }, 'it has arrived');
 my $pid = pid_of_dispatcher($node);
 $sql->("SELECT actionledger.resolve($decided, 'confirmed', '{\"external_ref\": \"x\"}', 'seen', expected_status => 'submitted')");

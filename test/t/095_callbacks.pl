@@ -12,10 +12,10 @@ my $node = start_server();
 my $p = start_provider();
 refund_service($node, $p);
 refund_service($node, $p, name => 'plain', honoured => 0);
-refund_tool($node, name => 'late', do => 'late:1200', timeout => '10s');
-refund_tool($node, name => 'silent', service => 'plain', mode => 'unkeyed', do => 'noexec_hang', timeout => '1s');
+refund_tool($node, name => "held_$_", do => "held:$_", timeout => '60s') for 1 .. 3;
+refund_tool($node, name => 'silent', service => 'plain', mode => 'unkeyed', do => 'noexec_hang', timeout => '5s');
 refund_tool($node, name => 'dropped', service => 'plain', mode => 'unkeyed', do => 'close');
-refund_tool($node, name => 'later402', do => 'hang,status:402', timeout => '1s', attempts => 3);
+refund_tool($node, name => 'later402', do => 'hang,status:402', timeout => '5s', attempts => 3);
 
 # A report; returns "status/next_step".
 sub report
@@ -55,8 +55,9 @@ sub conflicts_of
 }
 
 subtest 'a callback comes before the answer' => sub {
-	my $id = under_way('late', 'before');
+	my $id = under_way('held_1', 'before');
 	is(report($id, 'confirmed', '{"external_ref": "cb_1", "event": "evt_1"}'), 'confirmed/none', 'it is confirmed at once');
+	release($p, 1);
 	my ($attempt) = closed($id);
 	is($attempt->{http_status}, 200, 'the answer is recorded too');
 	my $row = action_row($node, $id);
@@ -67,8 +68,9 @@ subtest 'a callback comes before the answer' => sub {
 };
 
 subtest 'a refusal is reported, and then the answer says that it happened' => sub {
-	my $id = under_way('late', 'contrary');
+	my $id = under_way('held_2', 'contrary');
 	is(report($id, 'rejected', '{"event": "evt_2"}'), 'submitted/wait', 'it waits for the answer');
+	release($p, 2);
 	settle($node, $id, 'confirmed');
 	is(conflicts_of($id), 'confirmed but confirmed says answer', 'what was said before is shown to contradict it');
 	is(effects($p, $id), 1, 'one effect, as the ledger says');
@@ -83,8 +85,9 @@ subtest 'a refusal is reported, and no answer comes' => sub {
 };
 
 subtest 'a person decides, and then the answer comes' => sub {
-	my $failed = under_way('late', 'resolved');
+	my $failed = under_way('held_3', 'resolved');
 	$node->safe_psql('postgres', "SELECT actionledger.resolve($failed, 'failed', '{}', 'they say no', 'submitted', true)");
+	release($p, 3);
 	closed($failed);
 	is(action_row($node, $failed)->{status}, 'failed', 'what was decided stands');
 	is(conflicts_of($failed), 'failed but confirmed says answer', 'and the contrary answer is shown');
