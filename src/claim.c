@@ -4,28 +4,22 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_authid.h"
-#include "common/pg_prng.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
 #include "authority.h"
 #include "claim.h"
 #include "clock.h"
+#include "ended.h"
+#include "flight.h"
 #include "lookup.h"
 #include "pause.h"
 #include "rebase.h"
 #include "secrets.h"
 #include "settings.h"
 #include "words.h"
-
-/* Names of the answer's headers that are kept. */
-static const char *const kept_headers[] = {
-	"location", "retry-after", "request-id", "x-request-id", NULL
-};
 
 /* What has been put together for one claim. */
 typedef struct Draft
@@ -53,11 +47,6 @@ static void block(Draft *draft, const AlDueAction *action, const char *code, cha
 static void add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List *headers);
 static void add_lookup(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, const AlRendered *rendered, List *headers);
 static AlClaimed *add_attempt(Draft *draft, AlDueAction *action, AlLane *lane, const AlTool *tool, List *headers, bool lookup);
-static AlFlight *new_flight(AlLane *lane, const AlTool *tool, bool lookup);
-static char *keep_rules(AlFlight *flight, char *at, const List *rules);
-static char *keep_header(AlFlight *flight, char *at, const char *name);
-static List *request_headers(Draft *draft, const AlStanding *standing, const char *frozen, char **missing);
-static char *trace_parent(const pg_uuid_t *namespace_id, int64 action_id);
 static void read_particulars(AlDueAction *actions, int n);
 static bool is_too_late(const AlClaimed *claimed, TimestampTz now);
 static void advance_lanes(AlDispatcher *dispatcher, const AlLot *lots, int n_lots,
@@ -231,7 +220,7 @@ al_claim_send(AlDispatcher *dispatcher, AlClaim *claim, bool gate_open)
 		}
 		else
 		{
-			al_turn_queue(dispatcher, &claimed->action->standing, claimed->mark.attempt, claimed->mark.lookup,
+			al_ended_queue(dispatcher, &claimed->action->standing, claimed->mark.attempt, claimed->mark.lookup,
 						  gate_open ? AL_END_ABORTED : AL_END_GATE_CLOSED);
 			pfree(claimed->flight);
 		}
@@ -317,7 +306,7 @@ consider(Draft *draft, AlDueAction *action, AlLane *lane)
 		lane->unproven_wait = true;
 		return false;
 	}
-	else if ((headers = request_headers(draft, &action->standing, action->headers, &missing)) == NIL)
+	else if ((headers = al_flight_headers(&draft->dispatcher->namespace_id, draft->ledger, &action->standing, action->headers, &missing)) == NIL)
 		block(draft, action, "secret_missing", psprintf("secret \"%s\" is missing or unusable: set it with set_secret or as a file, then retry", missing));
 	else
 		add_claimed(draft, action, lane, tool, headers);
@@ -338,7 +327,7 @@ look(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, char **why)
 	rendered = al_lookup_render(tool, action->particulars, action->url, action->headers, why);
 	if (rendered == NULL)
 		return false;
-	headers = request_headers(draft, &action->standing, rendered->headers, &missing);
+	headers = al_flight_headers(&draft->dispatcher->namespace_id, draft->ledger, &action->standing, rendered->headers, &missing);
 	if (headers == NIL)
 	{
 		*why = psprintf("secret \"%s\" is missing or unusable", missing);
@@ -458,7 +447,7 @@ add_attempt(Draft *draft, AlDueAction *action, AlLane *lane, const AlTool *tool,
 	claimed->action = action;
 	claimed->lane = lane;
 	lane->taken++;
-	claimed->flight = flight = new_flight(lane, tool, lookup);
+	claimed->flight = flight = al_flight_create(lane, tool, lookup);
 	claimed->mark.action_id = standing->action_id;
 	claimed->mark.attempt = standing->attempts + 1;
 	claimed->mark.deadline = TimestampTzPlusMilliseconds(draft->now, tool->def->timeout_ms);
@@ -492,111 +481,6 @@ add_attempt(Draft *draft, AlDueAction *action, AlLane *lane, const AlTool *tool,
 	request->max_body = (size_t) al_max_response_size * 1024;
 	request->keep_headers = flight->keep;
 	return claimed;
-}
-
-/* Makes the memory of a request under way, which outlives the turn. */
-static AlFlight *
-new_flight(AlLane *lane, const AlTool *tool, bool lookup)
-{
-	AlFlight   *flight = MemoryContextAllocZero(TopMemoryContext, sizeof(AlFlight));
-	const AlLookupDef *def = tool->def->lookup;
-	char	   *end = flight->names;
-
-	flight->lane = lane;
-	for (int n = 0; kept_headers[n] != NULL; n++)
-		flight->keep[n] = kept_headers[n];
-	if (!lookup)
-	{
-		if (tool->idempotency->replay_header != NULL)
-			end = keep_header(flight, end, tool->idempotency->replay_header);
-		(void) keep_rules(flight, end, tool->def->outcome);
-		return flight;
-	}
-	end = keep_header(flight, end, "link");
-	if (def->absent != NULL && def->absent->header != NULL)
-		end = keep_header(flight, end, def->absent->header);
-	(void) keep_rules(flight, end, def->has_outcome ? def->outcome : tool->def->outcome);
-	return flight;
-}
-
-/* Adds the headers that rules name. */
-static char *
-keep_rules(AlFlight *flight, char *at, const List *rules)
-{
-	ListCell   *cell;
-
-	foreach(cell, rules)
-	{
-		AlRule	   *rule = lfirst(cell);
-
-		if (rule->header != NULL)
-			at = keep_header(flight, at, rule->header);
-	}
-	return at;
-}
-
-/* Adds a header's name to those that are kept; returns where the next one goes. */
-static char *
-keep_header(AlFlight *flight, char *at, const char *name)
-{
-	size_t		len = strlen(name);
-	int			n = 0;
-
-	for (; flight->keep[n] != NULL; n++)
-	{
-		if (pg_strcasecmp(flight->keep[n], name) == 0)
-			return at;
-	}
-	if (n + 1 >= lengthof(flight->keep) || at + len + 1 > flight->names + sizeof(flight->names))
-		return at;
-	for (size_t i = 0; i <= len; i++)
-		at[i] = pg_tolower((unsigned char) name[i]);
-	flight->keep[n] = at;
-	return at + len + 1;
-}
-
-/*
- * Lists the header lines of a request: the frozen ones with their secrets, and
- * ours.  NIL, with the name in *missing, when a secret cannot be had.
- */
-static List *
-request_headers(Draft *draft, const AlStanding *standing, const char *frozen, char **missing)
-{
-	const pg_uuid_t *namespace_id = &draft->dispatcher->namespace_id;
-	char	   *rest = pstrdup(frozen);
-	char	   *line;
-	List	   *lines = NIL;
-
-	while ((line = strsep(&rest, "\n")) != NULL)
-	{
-		char	   *resolved;
-
-		if (line[0] == '\0')
-			continue;
-		resolved = al_secrets_resolve(line, missing);
-		if (resolved == NULL)
-		{
-			list_free_deep(lines);
-			return NIL;
-		}
-		lines = lappend(lines, resolved);
-	}
-	lines = lappend(lines, psprintf("Actionledger-Action: %s/" INT64_FORMAT, draft->ledger, standing->action_id));
-	lines = lappend(lines, psprintf("Actionledger-Attempt: %d", standing->attempts + 1));
-	lines = lappend(lines, trace_parent(namespace_id, standing->action_id));
-	return lines;
-}
-
-/* Makes a W3C traceparent: one trace per action, one span per attempt. */
-static char *
-trace_parent(const pg_uuid_t *namespace_id, int64 action_id)
-{
-	uint64		trace;
-
-	memcpy(&trace, namespace_id->data, sizeof(trace));
-	return psprintf("traceparent: 00-%016llx%016llx-%016llx-01", (unsigned long long) trace,
-					(unsigned long long) action_id,
-					(unsigned long long) (pg_prng_uint64(&pg_global_prng_state) | 1));
 }
 
 /* Moves the watermarks of the lanes that were looked at. */

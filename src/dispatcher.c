@@ -31,6 +31,7 @@
 #include "clock.h"
 #include "databases.h"
 #include "dispatcher.h"
+#include "ended.h"
 #include "fence.h"
 #include "gate.h"
 #include "incarnation.h"
@@ -277,7 +278,7 @@ loop(AlWorkerSlot *slot)
 		if (turn_is_due(now))
 			al_turn_run(&dispatcher);
 		al_wire_run(dispatcher.wire);
-		al_turn_collect(&dispatcher);
+		al_ended_collect(&dispatcher);
 		slot->in_flight = al_wire_in_flight(dispatcher.wire);
 		if (al_notice_wait_ms() == 0)
 			al_notice_send();
@@ -476,11 +477,11 @@ drain(void)
 		(void) WaitLatchOrSocket(NULL, WL_SOCKET_READABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 								 al_wire_fd(dispatcher.wire), wire >= 0 ? Min(wire, left) : left, PG_WAIT_EXTENSION);
 		al_wire_run(dispatcher.wire);
-		al_turn_collect(&dispatcher);
+		al_ended_collect(&dispatcher);
 	}
 	al_wire_abort_all(dispatcher.wire);
 	dispatcher.stuck_until = 0;
-	al_turn_collect(&dispatcher);
+	al_ended_collect(&dispatcher);
 	/* What cannot be recorded now is found by the next incarnation. */
 	end = al_clock_elapsed() + INT64CONST(1000) * RECORD_LIMIT_MS;
 	while (dispatcher.n_ended + dispatcher.n_busy > 0 && !dispatcher.gone && tries++ < 100 && al_clock_elapsed() < end)
@@ -489,7 +490,7 @@ drain(void)
 			al_turn_run(&dispatcher);
 		else
 			(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, RECORD_PAUSE_MS, PG_WAIT_EXTENSION);
-		al_turn_collect(&dispatcher);
+		al_ended_collect(&dispatcher);
 	}
 }
 

@@ -106,10 +106,4 @@ extern void al_turn_commit(AlDispatcher *dispatcher);
  */
 extern bool al_turn_set_clock(AlDispatcher *dispatcher);
 
-/* Take what the wire has finished into the queue, and back what was busy long enough. */
-extern void al_turn_collect(AlDispatcher *dispatcher);
-
-/* Queue an attempt that ended without the wire. */
-extern void al_turn_queue(AlDispatcher *dispatcher, const AlStanding *standing, int attempt, bool lookup, AlEnding ending);
-
 #endif							/* AL_TURN_H */
