@@ -303,7 +303,7 @@ consider(Draft *draft, AlDueAction *action, AlLane *lane)
 			  psprintf("role %s may no longer perform %s", action->requested_by, tool->name));
 	else if (!al_registry_resendable(tool, action->standing.key_place) && lane->unsent + lane->taken_unproven >= al_max_unproven)
 	{
-		lane->unproven_wait = true;
+		lane->unproven_wait = lane->unproven_bound = true;
 		return false;
 	}
 	else if ((headers = al_flight_headers(&draft->dispatcher->namespace_id, draft->ledger, &action->standing, action->headers, &missing)) == NIL)

@@ -429,9 +429,9 @@ turn_is_due(TimestampTz now)
 	record = dispatcher.n_ended >= RECORD_AT ||
 		(dispatcher.n_ended > 0 &&
 		 (al_wire_in_flight(dispatcher.wire) == 0 || now - dispatcher.ended_since >= RECORD_AFTER_US));
-	claim = dispatcher.may_send && dispatcher.n_ended == 0 &&
-		al_wire_in_flight(dispatcher.wire) < dispatcher.room &&
-		(dispatcher.lanes.generation == 0 || al_lanes_ready(&dispatcher.lanes, now));
+	claim = dispatcher.may_send && al_wire_in_flight(dispatcher.wire) < dispatcher.room &&
+		(dispatcher.n_ended == 0 ? dispatcher.lanes.generation == 0 || al_lanes_ready(&dispatcher.lanes, now)
+		 : dispatcher.isolate == 0 && al_lanes_begun(&dispatcher.lanes, now));
 	return record || claim;
 }
 

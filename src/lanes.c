@@ -22,6 +22,7 @@ static AlLane *add_lane(AlLanes *lanes, int32 service_id);
 static void read_lane(AlLane *lane);
 static void read_spans(AlLanes *lanes);
 static bool any_pause(const AlLanes *lanes, int32 service_id);
+static bool lane_ready(AlLane *lane, TimestampTz now);
 static bool level_ready(const AlLevel *level, TimestampTz now);
 static AlLevel *level_of(AlLane *lane, int priority);
 static void publish(AlLane *lane);
@@ -135,17 +136,34 @@ al_lanes_ready(AlLanes *lanes, TimestampTz now)
 {
 	for (int i = 0; i < lanes->n; i++)
 	{
+		if (lane_ready(lanes->lanes[i], now))
+			return true;
+	}
+	return false;
+}
+
+/* Tells whether a lane has begun all that it could take, and may take more. */
+bool
+al_lanes_begun(AlLanes *lanes, TimestampTz now)
+{
+	for (int i = 0; i < lanes->n; i++)
+	{
 		AlLane	   *lane = lanes->lanes[i];
 
-		for (int l = 0; l < AL_N_LEVELS; l++)
-		{
-			if (level_ready(&lane->levels[l], now))
-			{
-				if (al_lane_room(lane) > 0)
-					return true;
-				break;
-			}
-		}
+		if (lane->unproven_bound && lane->unsent == 0 && lane_ready(lane, now))
+			return true;
+	}
+	return false;
+}
+
+/* Tells whether something of a lane may be claimed now. */
+static bool
+lane_ready(AlLane *lane, TimestampTz now)
+{
+	for (int l = 0; l < AL_N_LEVELS; l++)
+	{
+		if (level_ready(&lane->levels[l], now))
+			return al_lane_room(lane) > 0;
 	}
 	return false;
 }
@@ -191,10 +209,15 @@ al_lanes_lots(AlLanes *lanes, TimestampTz now, int room, AlLot *lots)
 		AlLane	   *lane = lanes->lanes[(lanes->first + i) % lanes->n];
 		int			free;
 
+		if (lane->taken > lane->taken_unproven)
+			lane->unproven_bound = false;
 		lane->taken = lane->taken_unproven = 0;
 		free = Min(al_lane_room(lane), room);
 		if (free <= 0)
 			continue;
+		/* More would be read, and left. */
+		if (lane->unproven_bound)
+			free = Min(free, Max(1, al_max_unproven - lane->unsent));
 		/* What a pause holds takes no room, and is to get out of the way of the rest. */
 		if (lane->paused)
 			free = LANE_BATCH;

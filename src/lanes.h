@@ -39,6 +39,7 @@ typedef struct AlLane
 	int			taken;			/* claimed in this turn */
 	int			taken_unproven;
 	bool		unproven_wait;	/* something was left because too many unproven ones are unsent */
+	bool		unproven_bound; /* that was so in the last turn that took anything, and it took nothing else */
 	bool		gone;			/* no longer ours, or its definition cannot be read */
 	bool		paused;			/* some of it: look at more than there is room for */
 	AlBreaker	breaker;
@@ -84,6 +85,12 @@ extern void al_lanes_release(AlLanes *lanes);
 
 /* Whether something may be claimed now. */
 extern bool al_lanes_ready(AlLanes *lanes, TimestampTz now);
+
+/*
+ * Whether a lane that had to leave something, because too many were unsent, has
+ * begun them all: it need not wait for their answers.
+ */
+extern bool al_lanes_begun(AlLanes *lanes, TimestampTz now);
 
 /* The earliest time at which something may be claimed; DT_NOEND for none. */
 extern TimestampTz al_lanes_next_due(AlLanes *lanes, TimestampTz now);
