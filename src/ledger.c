@@ -15,6 +15,7 @@
 
 #include "batch.h"
 #include "fence.h"
+#include "labels.h"
 #include "ledger.h"
 #include "ledger_internal.h"
 #include "rebase.h"
@@ -214,12 +215,14 @@ read_open(int n, AlStanding **standings, bool **lookups)
 void
 al_ledger_read_standing(uint64 row, AlStanding *standing)
 {
+	bool		isnull;
+
 	standing->action_id = al_column_int8(row, 1);
 	standing->tool_id = al_column_int4(row, 2);
 	standing->service_id = al_column_int4(row, 3);
-	if (!al_status_parse(al_column_text(row, 4), &standing->status) ||
-		!al_known_parse(al_column_text(row, 5), &standing->known) ||
-		!al_step_parse(al_column_text(row, 22), &standing->step))
+	if (!al_label_read_status(al_column(row, 4, &isnull), &standing->status) ||
+		!al_label_read_known(al_column(row, 5, &isnull), &standing->known) ||
+		!al_label_read_step(al_column(row, 22, &isnull), &standing->step))
 		elog(ERROR, "action " INT64_FORMAT " has a state that this version does not know", standing->action_id);
 	standing->attempts = al_column_int4(row, 6);
 	standing->sends = al_column_int4(row, 7);

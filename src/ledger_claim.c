@@ -17,14 +17,13 @@
 #include "ledger_internal.h"
 
 static AlStatement pick_due = {
-	"SELECT " STANDING_COLUMNS ", p.next_at, p.priority, a.requested_by, a.method, a.url, a.headers, a.body, a.next_step = 'lookup' "
-	"FROM (SELECT s.priority, d.action_id, d.next_at "
+	"SELECT " STANDING_COLUMNS ", a.due_at, a.priority, a.requested_by, a.method, a.url, a.headers, a.body "
+	"FROM (SELECT d.*, s.priority "
 	"      FROM unnest($1::int[], $2::int[], $3::timestamptz[], $4::bigint[], $6::int[]) AS s(service_id, free, mark_at, mark_id, priority), "
-	"      LATERAL (SELECT x.action_id, x.next_at FROM actionledger.due x JOIN actionledger.action y USING (action_id) "
+	"      LATERAL (SELECT y.*, x.next_at AS due_at FROM actionledger.due x JOIN actionledger.action y USING (action_id) "
 	"               WHERE NOT x.external AND x.service_id = s.service_id AND x.priority = s.priority AND (x.next_at, x.action_id) > (s.mark_at, s.mark_id) "
 	"                 AND x.next_at <= $5 AND y.claimed_by IS NULL AND y.instance = $7 AND y.next_step IN ('send', 'resend', 'wait', 'lookup', 'approve') "
-	"               ORDER BY x.next_at, x.action_id LIMIT s.free FOR NO KEY UPDATE OF y SKIP LOCKED) d) p "
-	"JOIN actionledger.action a ON a.action_id = p.action_id",
+	"               ORDER BY x.next_at, x.action_id LIMIT s.free FOR NO KEY UPDATE OF y SKIP LOCKED) d) a",
 	7, {INT4ARRAYOID, INT4ARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID, INT4ARRAYOID, INT8OID}
 };
 static AlStatement next_due = {
@@ -109,7 +108,7 @@ al_ledger_pick(const AlLot *lots, int n_lots, TimestampTz now, AlDueAction **act
 		action->headers = al_column_text(i, N_STANDING_COLUMNS + 6);
 		body = al_column(i, N_STANDING_COLUMNS + 7, &isnull);
 		action->body = isnull ? NULL : DatumGetByteaPCopy(body);
-		action->looks = al_column_bool(i, N_STANDING_COLUMNS + 8);
+		action->looks = action->standing.step == AL_STEP_LOOKUP;
 	}
 	return n;
 }

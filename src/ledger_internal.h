@@ -10,9 +10,9 @@
 
 /* The columns of action a that make its standing, first in a statement's result. */
 #define STANDING_COLUMNS \
-	"a.action_id, a.tool_id, a.service_id, a.status::text, a.known::text, a.attempts::int, a.sends::int, a.claimed_by, " \
+	"a.action_id, a.tool_id, a.service_id, a.status, a.known, a.attempts::int, a.sends::int, a.claimed_by, " \
 	"a.last_sent_at, a.window_ends_at, a.key_ends_at, a.expires_at, a.cancelled_at, a.key_place, a.expiry_moves, " \
-	"a.lookups::int, a.lookups_before::int, a.absences::int, a.lookup_ends_at, a.doubted_at, a.approve_by, a.next_step::text, a.overridden"
+	"a.lookups::int, a.lookups_before::int, a.absences::int, a.lookup_ends_at, a.doubted_at, a.approve_by, a.next_step, a.overridden"
 #define N_STANDING_COLUMNS 23
 
 /* Read the STANDING_COLUMNS of a result row. */

@@ -13,13 +13,14 @@
 #include "utils/timestamp.h"
 
 #include "batch.h"
+#include "labels.h"
 #include "ledger.h"
 
 /* How long an outcome waits for a row that somebody else has locked. */
 #define BUSY_ROW_MS 50
 
 static AlStatement close_attempts = {
-	"UPDATE actionledger.attempt t SET finished_at = u.finished_at, verdict = u.verdict::actionledger.verdict, category = u.category, "
+	"UPDATE actionledger.attempt t SET finished_at = u.finished_at, verdict = u.verdict, category = u.category, "
 	"sent = u.sent, truncated = u.truncated, http_status = u.http_status, curl_code = u.curl_code, retry_after_s = u.retry_after_s, "
 	"detail = u.detail, external_ref = u.external_ref, response_headers = u.headers, body = u.body, resolved_us = u.resolved_us, "
 	"connected_us = u.connected_us, tls_us = u.tls_us, first_byte_us = u.first_byte_us, total_us = u.total_us FROM unnest($1) u "
@@ -27,8 +28,8 @@ static AlStatement close_attempts = {
 	1, {InvalidOid}
 };
 #define MOVE_SET \
-	"UPDATE actionledger.action a SET status = u.status::actionledger.status, next_step = u.step::actionledger.next_step, " \
-	"known = u.known::actionledger.known, claimed_by = NULL, sends = a.sends - u.forgiven, lookups = a.lookups - u.unlooked, " \
+	"UPDATE actionledger.action a SET status = u.status, next_step = u.step, " \
+	"known = u.known, claimed_by = NULL, sends = a.sends - u.forgiven, lookups = a.lookups - u.unlooked, " \
 	"absences = a.absences + u.absent::int, lookups_before = CASE WHEN u.absent THEN a.lookups ELSE a.lookups_before END, " \
 	"lookup_ends_at = CASE WHEN u.absent THEN NULL ELSE a.lookup_ends_at END, doubted_at = coalesce(u.doubted_at, a.doubted_at), " \
 	"key_ends_at = CASE WHEN u.clear_key THEN NULL ELSE a.key_ends_at END, " \
@@ -38,7 +39,7 @@ static AlStatement close_attempts = {
 	"FROM unnest($1) u WHERE a.action_id = u.action_id AND a.status NOT IN ('confirmed', 'failed')"
 static AlStatement move_actions = {MOVE_SET, 2, {InvalidOid, TIMESTAMPTZOID}};
 static AlStatement move_claimed = {
-	MOVE_SET " AND a.claimed_by = $3 AND a.cancelled_at IS NULL AND a.known = u.known_before::actionledger.known RETURNING u.n", 3, {InvalidOid, TIMESTAMPTZOID, INT8OID}
+	MOVE_SET " AND a.claimed_by = $3 AND a.cancelled_at IS NULL AND a.known = u.known_before RETURNING u.n", 3, {InvalidOid, TIMESTAMPTZOID, INT8OID}
 };
 static AlStatement delete_due = {
 	"DELETE FROM actionledger.due d USING unnest($1::bigint[]) AS u(action_id) WHERE d.action_id = u.action_id", 1, {INT8ARRAYOID}
@@ -79,7 +80,7 @@ al_ledger_close(const AlClosing *closings, int n)
 		al_row_set(&rows, 0, Int64GetDatum(closing->action_id));
 		al_row_set(&rows, 1, Int32GetDatum(closing->attempt));
 		al_row_set_time(&rows, 2, closing->finished_at);
-		al_row_set_text(&rows, 3, al_verdict_name(closing->verdict));
+		al_row_set(&rows, 3, al_label_verdict(closing->verdict));
 		al_row_set_text(&rows, 4, closing->category);
 		al_row_set(&rows, 5, BoolGetDatum(closing->sent));
 		al_row_set(&rows, 6, BoolGetDatum(closing->truncated));
@@ -159,9 +160,9 @@ move_rows(const AlMove *moves, int n, AlStatement *statement)
 
 		al_row_set(&rows, 0, Int32GetDatum(i));
 		al_row_set(&rows, 1, Int64GetDatum(move->action_id));
-		al_row_set_text(&rows, 2, al_status_name(move->status));
-		al_row_set_text(&rows, 3, al_step_name(move->step));
-		al_row_set_text(&rows, 4, al_known_name(move->known));
+		al_row_set(&rows, 2, al_label_status(move->status));
+		al_row_set(&rows, 3, al_label_step(move->step));
+		al_row_set(&rows, 4, al_label_known(move->known));
 		al_row_set(&rows, 5, BoolGetDatum(move->clear_key_window));
 		al_row_set_text(&rows, 6, move->external_ref);
 		if (move->result != (Datum) 0)
@@ -170,7 +171,7 @@ move_rows(const AlMove *moves, int n, AlStatement *statement)
 		al_row_set_text(&rows, 9, move->error_code);
 		al_row_set_text(&rows, 10, move->error_message);
 		al_row_set(&rows, 11, Int32GetDatum(move->forgive ? 1 : 0));
-		al_row_set_text(&rows, 12, al_known_name(move->known_before));
+		al_row_set(&rows, 12, al_label_known(move->known_before));
 		al_row_set(&rows, 13, Int32GetDatum(move->forgive_lookup ? 1 : 0));
 		al_row_set(&rows, 14, BoolGetDatum(move->absent));
 		al_row_set_time(&rows, 15, move->doubted_at);

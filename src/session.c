@@ -4,7 +4,9 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -14,6 +16,17 @@
 
 #include "authority.h"
 #include "session.h"
+
+#define MOST_COLUMNS 64			/* of a row that is taken apart at once */
+
+/* The result row that was read last, taken apart. */
+static struct
+{
+	SPITupleTable *table;		/* NULL: none */
+	uint64		row;
+	Datum		values[MOST_COLUMNS];
+	bool		nulls[MOST_COLUMNS];
+} last_read;
 
 static void prepare(AlStatement *statement);
 
@@ -45,6 +58,7 @@ al_session_begin(AlSession *session, bool pin_path)
 void
 al_session_end(AlSession *session)
 {
+	last_read.table = NULL;
 	SPI_finish();
 	if (session->pushed_snapshot)
 		PopActiveSnapshot();
@@ -119,6 +133,7 @@ al_statement_read_latest(AlStatement *statement, Datum *values)
 	MemoryContext caller = CurrentMemoryContext;
 	int			rc;
 
+	last_read.table = NULL;
 	prepare(statement);
 	CommandCounterIncrement();
 	rc = SPI_execute_snapshot(statement->plan, values, NULL, GetLatestSnapshot(), InvalidSnapshot, true, false, 0);
@@ -135,6 +150,7 @@ al_statement_run(AlStatement *statement, Datum *values, const char *nulls)
 	MemoryContext caller = CurrentMemoryContext;
 	int			rc;
 
+	last_read.table = NULL;
 	prepare(statement);
 	rc = SPI_execute_plan(statement->plan, values, nulls, false, 0);
 	if (rc < 0)
@@ -143,18 +159,33 @@ al_statement_run(AlStatement *statement, Datum *values, const char *nulls)
 	return SPI_processed;
 }
 
-/* Reads a column of a result row. */
+/* Reads a column of a result row; the row's other columns are then at hand. */
 Datum
 al_column(uint64 row, int column, bool *isnull)
 {
-	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, isnull);
+	if (SPI_tuptable->tupdesc->natts > MOST_COLUMNS)
+		return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, isnull);
+	if (last_read.table != SPI_tuptable || last_read.row != row)
+	{
+		heap_deform_tuple(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, last_read.values, last_read.nulls);
+		last_read.table = SPI_tuptable;
+		last_read.row = row;
+	}
+	*isnull = last_read.nulls[column - 1];
+	return last_read.values[column - 1];
 }
 
 /* Reads a column as its text, NULL for null. */
 char *
 al_column_text(uint64 row, int column)
 {
-	return SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column);
+	bool		isnull;
+	Datum		value;
+
+	if (SPI_gettypeid(SPI_tuptable->tupdesc, column) != TEXTOID)
+		return SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column);
+	value = al_column(row, column, &isnull);
+	return isnull ? NULL : TextDatumGetCString(value);
 }
 
 /* Reads a bigint or timestamptz column, 0 for null. */
