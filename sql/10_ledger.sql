@@ -169,7 +169,7 @@ CREATE TABLE actionledger.action (
     approved_by      text,
     assigned_to      text,
     result           jsonb
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 44);
 COMMENT ON TABLE actionledger.action IS 'One row per intended operation: the frozen request, what is known of it and what may happen next';
 COMMENT ON COLUMN actionledger.action.instance IS 'Digest of the cluster and database where it was prepared, or that has taken it over: nobody else sends it';
 COMMENT ON COLUMN actionledger.action.claimed_by IS 'Incarnation of the dispatcher that has an attempt open; its lock, not the clock, tells whether it lives. Negative: the token of the outside executor that has it, until it reports or its lease and the max processing time are over';
