@@ -7,18 +7,25 @@
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
+#include "utils/datum.h"
 #include "utils/jsonb.h"
 #include "utils/jsonpath.h"
+#include "utils/memutils.h"
 #include "utils/numeric.h"
 
 #include "answer.h"
 #include "session.h"
+
+#define KEPT_PATHS 16			/* compiled, of the definitions in use */
+#define KEPT_PATH_MAX 1000
 
 static bool needs_body(const AlTool *tool, const AlWireResult *result);
 static void read_body(void *arg);
 static void choose(void *arg);
 static bool rule_fits(const AlRule *rule, const AlWireResult *result);
 static bool condition_holds(const char *path, Datum document);
+static Datum compiled(const char *path);
+static Datum no_variables(void);
 static char *scalar_text(Jsonb *value);
 
 /* What a reading takes and fills. */
@@ -203,13 +210,64 @@ al_answer_first(Datum document, const char *path, Jsonb *vars)
 
 	InitFunctionCallInfoData(*call, NULL, 4, InvalidOid, NULL, NULL);
 	call->args[0].value = document;
-	call->args[1].value = DirectFunctionCall1(jsonpath_in, CStringGetDatum(path));
-	call->args[2].value = vars ? JsonbPGetDatum(vars) : DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
+	call->args[1].value = compiled(path);
+	call->args[2].value = vars ? JsonbPGetDatum(vars) : no_variables();
 	call->args[3].value = BoolGetDatum(true);
 	for (int i = 0; i < 4; i++)
 		call->args[i].isnull = false;
 	match = jsonb_path_query_first(call);
 	return call->isnull ? NULL : DatumGetJsonbP(match);
+}
+
+/* Compiles a path, or remembers having done so. */
+static Datum
+compiled(const char *path)
+{
+	static struct
+	{
+		char	   *path;
+		Datum		compiled;
+	}			kept[KEPT_PATHS];
+	static int	next = 0;
+	Datum		fresh;
+	MemoryContext caller;
+
+	for (int i = 0; i < KEPT_PATHS; i++)
+	{
+		if (kept[i].path != NULL && strcmp(kept[i].path, path) == 0)
+			return kept[i].compiled;
+	}
+	fresh = DirectFunctionCall1(jsonpath_in, CStringGetDatum(path));
+	if (strlen(path) > KEPT_PATH_MAX)
+		return fresh;
+	if (kept[next].path != NULL)
+	{
+		pfree(kept[next].path);
+		kept[next].path = NULL;
+		pfree(DatumGetPointer(kept[next].compiled));
+	}
+	caller = MemoryContextSwitchTo(TopMemoryContext);
+	kept[next].compiled = datumCopy(fresh, false, -1);
+	kept[next].path = pstrdup(path);
+	MemoryContextSwitchTo(caller);
+	next = (next + 1) % KEPT_PATHS;
+	return fresh;
+}
+
+/* Gives an empty object. */
+static Datum
+no_variables(void)
+{
+	static Datum none = 0;
+
+	if (none == 0)
+	{
+		MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
+
+		none = DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
+		MemoryContextSwitchTo(caller);
+	}
+	return none;
 }
 
 /* Gives a string or a number as text of bounded length, NULL for anything else. */
