@@ -85,8 +85,13 @@ expand(StringInfo out, const char *text, size_t len, char **missing)
 
 	while (text < end)
 	{
-		const char *close;
+		const char *close = memchr(text, '{', end - text);
+		size_t		plain = (close ? close : end) - text;
 
+		appendBinaryStringInfo(out, text, (int) plain);
+		text += plain;
+		if (text == end)
+			break;
 		if (end - text > 8 && strncmp(text, "{secret:", 8) == 0 &&
 			(close = memchr(text, '}', end - text)) != NULL)
 		{
