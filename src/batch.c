@@ -67,7 +67,7 @@ al_rows_add(AlRows *rows)
 Datum
 al_rows_array(const AlRows *rows, AlStatement *statement)
 {
-	statement->types[0] = get_array_type(rows->type);
+	al_statement_take(statement, get_array_type(rows->type));
 	return PointerGetDatum(construct_array(rows->rows, rows->n, rows->type, -1, false, TYPALIGN_DOUBLE));
 }
 

@@ -173,7 +173,7 @@ al_ledger_mark(const AlMark *marks, int n, int64 incarnation, TimestampTz now)
 	values[2] = TimestampTzGetDatum(now);
 	if (al_statement_run(&mark_actions, values, NULL) != (uint64) n)
 		elog(ERROR, "marked " UINT64_FORMAT " of %d actions", SPI_processed, n);
-	open_attempts.types[0] = mark_actions.types[0];
+	al_statement_take(&open_attempts, mark_actions.types[0]);
 	(void) al_statement_run(&open_attempts, values, NULL);
 }
 

@@ -126,6 +126,18 @@ prepare(AlStatement *statement)
 	statement->plan = plan;
 }
 
+/* Has a statement take another type first; a plan for the one before is void. */
+void
+al_statement_take(AlStatement *statement, Oid type)
+{
+	if (statement->types[0] == type)
+		return;
+	if (statement->plan != NULL)
+		SPI_freeplan(statement->plan);
+	statement->plan = NULL;
+	statement->types[0] = type;
+}
+
 /* Runs a statement that reads what is committed now, or was done by this transaction. */
 uint64
 al_statement_read_latest(AlStatement *statement, Datum *values)

@@ -51,6 +51,12 @@ extern void al_session_resume(const AlSession *session);
 extern bool al_session_try(void (*work) (void *arg), void *arg);
 
 /*
+ * Say of which type a statement's first parameter is, where that is one of our
+ * own: the extension may have been created anew.
+ */
+extern void al_statement_take(AlStatement *statement, Oid type);
+
+/*
  * Run a statement; returns the number of rows, in SPI_tuptable.  The current
  * memory context stays the caller's.
  */

@@ -173,6 +173,17 @@ subtest 'closed' => sub {
 	ok(eval { poll(sub { wires($p, qr/db=shut/) }, 'sent', 20) }, 'open again: it is sent');
 };
 
+subtest 'a session decides in a ledger that was created anew' => sub {
+	my $life = q{
+		CREATE EXTENSION actionledger;
+		SELECT FROM actionledger.create_service('pay', 'http://127.0.0.1:1', '{"allow_private": true, "idempotency": "none"}');
+		SELECT FROM actionledger.create_tool('refund', 'pay', 'POST /x', identity => 'refund:{n}', input => '{"properties": {"n": {"type": "string"}}}', options => '{"approval": "never"}');
+		SELECT status FROM actionledger.cancel((SELECT action_id FROM actionledger.perform('refund', '{"n": "1"}')))};
+
+	$node->safe_psql('postgres', 'CREATE DATABASE anew; ALTER DATABASE anew SET actionledger.enabled = off');
+	is($node->safe_psql('anew', "$life; DROP EXTENSION actionledger CASCADE; $life"), "failed\nfailed", 'cancelled in both');
+};
+
 is(postmaster_start($node), $start, 'the server has not restarted');
 $node->stop;
 done_testing();
