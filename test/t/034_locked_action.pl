@@ -12,7 +12,7 @@ use Time::HiRes qw(time);
 my $p = start_provider();
 my $node = start_server(conf => "actionledger.drain_timeout = '500ms'");
 refund_service($node, $p);
-refund_tool($node, name => 'slow', do => 'late:500', timeout => '10s');
+refund_tool($node, name => 'slow', do => 'late:3000', timeout => '10s');
 refund_tool($node, name => 'quick');
 
 # Hold the row of an action that is under way; returns it and the session.
@@ -39,7 +39,7 @@ for my $i (1 .. 20)
 }
 my $took = time - $start;
 is(action_row($node, $held)->{status}, 'submitted', 'the held action is submitted still');
-cmp_ok($took, '<', 15, 'others go on meanwhile');
+cmp_ok($took, '<', 60, 'others go on meanwhile');
 
 # Without a pause between tries there would be thousands of transactions a second.
 my $tries = $transactions->() - $before;
