@@ -167,7 +167,7 @@ my %happened;
 my $start = time;
 while (time - $start < $seconds - $TO_SETTLE || $performed < 50)
 {
-	perform_some() while $performed < (time - $start) * $PER_SECOND;
+	perform_some() while $performed < (time - $start) * $PER_SECOND && time - $start < $seconds - $TO_SETTLE;
 	my $event = $hat[ rand @hat ];
 	$events{$event}[1]->();
 	$happened{$event}++;
