@@ -201,7 +201,7 @@ FROM answer JOIN proposal p USING (n) ORDER BY p.n;
 -- No action was recorded by any of them, and nothing sensitive by anybody.
 SELECT count(*) FROM actionledger.actions WHERE tool LIKE 'wp\_%';
 SELECT count(*) FROM actionledger.due d JOIN actionledger.action USING (action_id) JOIN actionledger.tool t USING (tool_id) WHERE t.name LIKE 'wp\_%';
-SELECT count(*) FROM actionledger.refusal WHERE refusal::text LIKE '%4111%';
+SELECT count(*) FROM actionledger.refusal r WHERE (to_jsonb(r) - 'at')::text LIKE '%4111%';
 SELECT count(*) FROM answer WHERE envelope::text LIKE '%4111%';
 -- The refusals are, with the run and the step, for who proposed them.
 SELECT count(*) = (SELECT count(*) FROM proposal) AS all_of_them, count(DISTINCT (run_id, step)) = count(*) AS steps, count(DISTINCT code) AS codes, max(length(tool)) AS longest_name FROM actionledger.refusals;
