@@ -27,9 +27,14 @@ CREATE VIEW actionledger.signals WITH (security_barrier) AS
                                   WHERE e.action_id = x.action_id AND e.attempt < x.attempt AND e.kind <> 'lookup')) AS again,
                percentile_cont(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY x.total_us / 1000.0)
                    FILTER (WHERE x.kind <> 'lookup' AND x.sent) AS ms,
-               count(*) FILTER (WHERE x.verdict = 'confirmed' AND a.confirmed_by = 'replay') AS dup_prevented,
+               count(*) FILTER (WHERE (x.verdict = 'confirmed' AND a.confirmed_by = 'replay') OR
+                                      (x.kind = 'send' AND x.http_status / 100 IN (2, 4) AND r.replayed)) AS dup_prevented,
                count(*) FILTER (WHERE x.kind = 'lookup' AND x.category = 'several') AS dup_found
         FROM actionledger.attempt x JOIN actionledger.action a USING (action_id) JOIN period p ON x.started_at > now() - p.length
+             JOIN actionledger.tool t ON t.tool_id = a.tool_id JOIN actionledger.service s ON s.service_id = a.service_id
+             CROSS JOIN LATERAL (SELECT E'\n' || lower((CASE WHEN t.options ? 'idempotency' THEN t.options ELSE s.options END) #>> '{idempotency,replay_header}') AS mark) m
+             CROSS JOIN LATERAL (SELECT strpos(E'\n' || lower(x.response_headers), m.mark || ': ') > 0 AND
+                                        strpos(E'\n' || lower(x.response_headers), m.mark || E': false\n') = 0 AS replayed) r
         WHERE x.started_at > now() - interval '24 hours'
         GROUP BY p.period, a.tool_id),
     ended AS (
@@ -42,7 +47,7 @@ CREATE VIEW actionledger.signals WITH (security_barrier) AS
     decided AS (
         SELECT p.period, a.tool_id, count(*) AS manual
         FROM actionledger.event e JOIN actionledger.action a USING (action_id) JOIN period p ON e.at > now() - p.length
-        WHERE e.at > now() - interval '24 hours' AND e.verdict IS NULL AND e.by_whom NOT LIKE 'dispatcher %'
+        WHERE e.at > now() - interval '24 hours' AND e.what IN ('resolved', 'override')
         GROUP BY p.period, a.tool_id),
     live AS (
         SELECT a.tool_id, count(*) AS open, date_trunc('second', now() - min(a.created_at)) AS oldest_open

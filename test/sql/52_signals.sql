@@ -2,7 +2,7 @@
 \a
 \t
 SET client_min_messages = error;
-SELECT actionledger.create_service('sg', 'https://api.example.invalid');
+SELECT actionledger.create_service('sg', 'https://api.example.invalid', '{"idempotency": {"window": "24h", "replay_header": "Idempotent-Replayed"}}');
 SELECT actionledger.create_tool('sg_pay', 'sg', 'POST /pay', identity => 'sg:{id}', input => '{"required": ["id"], "properties": {"id": {"type": "string"}}}', options => '{"timeout": "8s"}');
 SELECT actionledger.create_tool('sg_quiet', 'sg', 'POST /quiet');
 CREATE ROLE regress_al_sg_owner;
@@ -27,9 +27,14 @@ CREATE FUNCTION pg_temp.ended(id bigint, s text, by text DEFAULT NULL) RETURNS v
 SELECT pg_temp.sent(i, 1, '1 min', 'confirmed', 'ok', 100), pg_temp.ended(i, 'confirmed', 'response') FROM pg_temp.made(1, '1 min') i;
 SELECT pg_temp.sent(i, 1, '1 min', 'unknown', 'timeout_after_send', 8000), pg_temp.sent(i, 2, '30 s', 'confirmed', 'replayed', 200), pg_temp.ended(i, 'confirmed', 'replay') FROM pg_temp.made(2, '1 min') i;
 SELECT pg_temp.sent(i, 1, '1 min', 'not_sent', 'connect', 5), pg_temp.sent(i, 2, '30 s', 'rejected', 'http_402', 300), pg_temp.ended(i, 'failed') FROM pg_temp.made(3, '1 min') i;
+-- The refusal is one that the provider has stored, and marks as such; the first answer says that it is none.
+UPDATE actionledger.attempt x SET http_status = v.status, response_headers = 'Content-Type: application/json' || E'\n' || v.line || E'\n'
+    FROM (VALUES ('sg:1', 1, 200, 'Idempotent-Replayed: false'), ('sg:3', 2, 402, 'idempotent-replayed: true')) v(identity, attempt, status, line), actionledger.action a
+    WHERE a.identity = v.identity AND x.action_id = a.action_id AND x.attempt = v.attempt;
 -- Half an hour ago: unknown, looked up in vain and found twice; a person decided.
 SELECT pg_temp.sent(i, 1, '30 min', 'unknown', 'timeout_after_send', 8000), pg_temp.sent(i, 2, '29 min', 'unknown', 'several', 50, 'lookup'), pg_temp.ended(i, 'needs_reconciliation') FROM pg_temp.made(4, '30 min') i;
-INSERT INTO actionledger.event (action_id, at, what, by_whom) SELECT action_id, now() - interval '20 min', 'assigned', 'regress_al_sg_owner' FROM actionledger.action WHERE identity = 'sg:4';
+INSERT INTO actionledger.event (action_id, at, what, by_whom) SELECT action_id, now() - interval '20 min', what, 'regress_al_sg_owner'
+    FROM actionledger.action, unnest('{approved,assigned,resolved,left_open}'::text[]) what WHERE identity = 'sg:4';
 INSERT INTO actionledger.event (action_id, what, by_whom) SELECT action_id, 'resend_blocked', 'dispatcher 1' FROM actionledger.action WHERE identity = 'sg:4';
 -- Yesterday evening: confirmed. Two days ago, still open.
 SELECT pg_temp.sent(i, 1, '20 h', 'confirmed', 'ok', 400), pg_temp.ended(i, 'confirmed', 'response') FROM pg_temp.made(5, '20 h') i;
