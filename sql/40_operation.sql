@@ -79,7 +79,7 @@ CREATE VIEW actionledger.pending WITH (security_barrier) AS
                    WHEN p.sends THEN 'paused: ' || p.reason
                    WHEN d.external AND coalesce(d.held_at, d.next_at) <= clock_timestamp() THEN 'executor'
                    WHEN x.trouble IS NOT NULL AND coalesce(d.held_at, d.next_at) <= clock_timestamp() THEN 'dispatcher: ' || x.trouble
-                   WHEN b.next_probe_at IS NOT NULL THEN 'breaker until ' || to_char(b.next_probe_at, 'HH24:MI:SS')
+                   WHEN b.next_probe_at IS NOT NULL AND NOT d.external THEN 'breaker until ' || to_char(b.next_probe_at, 'HH24:MI:SS')
                    WHEN coalesce(d.held_at, d.next_at) <= clock_timestamp() THEN 'dispatcher'
                    WHEN a.attempts = 0 THEN 'not before ' || to_char(d.next_at, 'YYYY-MM-DD HH24:MI:SS')
                    ELSE 'retry at ' || to_char(d.next_at, 'HH24:MI:SS') || coalesce(': ' || a.error_message, '')

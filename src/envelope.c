@@ -41,7 +41,7 @@ static AlStatement select_action = {
 	"(SELECT s.name FROM actionledger.service s WHERE s.service_id = a.service_id), a.target, "
 	"CASE WHEN a.status = 'failed' THEN (SELECT (e.evidence ->> 'superseded_by')::int8 FROM actionledger.event e "
 	"WHERE e.action_id = a.action_id AND e.what = 'superseded' LIMIT 1) END, "
-	"a.method = '" AL_EXTERNAL "', a.key_place IS NOT NULL "
+	"a.method = '" AL_EXTERNAL "', a.key_place IS NOT NULL, p.lookups "
 	"FROM actionledger.action a JOIN actionledger.tool t USING (tool_id) LEFT JOIN actionledger.due d USING (action_id) "
 	"LEFT JOIN actionledger._paused p ON p.tool_id = a.tool_id AND p.sends AND a.claimed_by IS NULL "
 	"WHERE a.action_id = $1",
@@ -89,7 +89,7 @@ al_envelope_asked(int64 action_id, Oid role, AlAsked asked, AlSeen *seen)
 		meta.advice = advice.advice;
 		meta.observation = al_words_observation(&story, asked == AL_ASKED_CREATED, asked == AL_ASKED_AGAIN);
 		meta.confirmed_by = story.confirmed_by;
-		meta.retry_at = strcmp(advice.advice, "wait") == 0 ? story.next_at : 0;
+		meta.retry_at = strcmp(advice.advice, "wait") == 0 ? al_words_moves_at(&story) : 0;
 		meta.left_out = left_out(al_column_bool(0, 23));
 		pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
 		al_json_bool(&state, "ok", advice.code == NULL);
@@ -178,6 +178,8 @@ read_story(AlStory *story)
 	{
 		AlPause    *pause = palloc0(sizeof(AlPause));
 
+		pause->sends = true;
+		pause->lookups = al_column_bool(0, 37);
 		pause->subject = al_pause_subject(al_column_text(0, 24), al_column_text(0, 25));
 		pause->reason = al_column_text(0, 26);
 		pause->by = al_column_text(0, 27);

@@ -63,6 +63,7 @@ static AlStatement select_same = {
 	2, {INT4OID, TEXTOID}
 };
 static void hash_arguments(const AlTool *tool, const AlProposal *proposal, uint8 *hash);
+static void begin_story(const AlTool *tool, char *identity, AlStory *story);
 static bool insert(const AlTool *tool, const AlProposal *proposal, const char *identity, const uint8 *hash, int64 action_id,
 				   AlStory *story);
 static bool find_same(const AlTool *tool, const AlProposal *proposal, char *identity, const uint8 *hash, AlStory *story);
@@ -126,10 +127,8 @@ al_prepare_known(const AlTool *tool, const AlProposal *proposal, char *identity,
 	uint8		hash[AL_HASH_LEN];
 
 	memset(prepared, 0, sizeof(*prepared));
-	al_words_breaker(&prepared->story, tool->service->service_id);
+	begin_story(tool, identity, &prepared->story);
 	al_canonical_hash(proposal->args, hash);
-	prepared->story.tool = tool->name;
-	prepared->story.identity = identity;
 	return find_same(tool, proposal, identity, hash, &prepared->story);
 }
 
@@ -148,14 +147,8 @@ al_prepare(const AlTool *tool, const AlProposal *proposal, char *identity)
 				 errdetail("They take %zu bytes; the most is %zu.", (size_t) VARSIZE_ANY(proposal->args),
 						   (size_t) al_max_request_size * 1024),
 				 errhint("Send a reference to the data instead of the data, or raise actionledger.max_request_size.")));
-	al_words_breaker(&prepared.story, tool->service->service_id);
-	if (tool->pause != NULL && tool->pause->sends)
-		prepared.story.pause = tool->pause;
+	begin_story(tool, identity, &prepared.story);
 	al_canonical_hash(proposal->args, hash);
-	prepared.story.tool = tool->name;
-	prepared.story.service = tool->service->name;
-	prepared.story.external = tool->def->external;
-	prepared.story.identity = identity;
 	/* What is there already needs neither the service nor a place. */
 	if (proposal->refuse_unavailable)
 	{
@@ -182,6 +175,19 @@ al_prepare(const AlTool *tool, const AlProposal *proposal, char *identity)
 			return prepared;
 	}
 	raise_held(identity);
+}
+
+/* Fills in what the tool tells of an action. */
+static void
+begin_story(const AlTool *tool, char *identity, AlStory *story)
+{
+	story->tool = tool->name;
+	story->service = tool->service->name;
+	story->external = tool->def->external;
+	story->identity = identity;
+	if (tool->pause != NULL && tool->pause->sends)
+		story->pause = tool->pause;
+	al_words_breaker(story, tool->service->service_id);
 }
 
 /* Inserts an action and its due row; false when the identity is taken. */
@@ -410,7 +416,8 @@ check_available(const AlTool *tool)
 				 errmsg("service \"%s\" is unavailable", tool->service->name),
 				 errdetail("The %s. Nothing was recorded.", al_words_pause(tool->pause)),
 				 errhint("Do something else first, or leave if_unavailable out to have the action queued.")));
-	if (!al_roster_breaker(MyDatabaseId, tool->service->service_id, &breaker) || !breaker.open)
+	/* An executor does not ask the breaker. */
+	if (tool->def->external || !al_roster_breaker(MyDatabaseId, tool->service->service_id, &breaker) || !breaker.open)
 		return;
 	ereport(ERROR,
 			(errcode(AL_ERR_UNAVAILABLE),

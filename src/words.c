@@ -21,6 +21,8 @@ static const char *how_confirmed(const char *confirmed_by);
 static char *how_failed(const AlStory *story);
 static char *subject_of(const AlStory *story);
 static char *next_look(const AlStory *story);
+static char *held_words(const AlStory *story, bool paused);
+static bool held_by_breaker(const AlStory *story);
 
 /* Says what kind of answer an action's state is. */
 AlAdvice
@@ -47,7 +49,7 @@ al_words_advice(const AlStory *story)
 				return (AlAdvice) {"awaiting_approval", "approve", "waits for approval"};
 			if (story->pause != NULL)
 				return (AlAdvice) {"paused", "wait", "not sent yet; paused"};
-			if (story->breaker_failures > 0)
+			if (held_by_breaker(story))
 				return (AlAdvice) {"service_unavailable", "wait", "not sent yet; the service is unavailable"};
 			return (AlAdvice) {"pending", "wait", "not sent yet"};
 		case AL_STATUS_FAILED:
@@ -78,6 +80,35 @@ al_words_breaker(AlStory *story, int32 service_id)
 		return;
 	story->breaker_failures = breaker.failures;
 	story->breaker_until = breaker.probe_at;
+}
+
+/* Tells when it moves by itself. */
+TimestampTz
+al_words_moves_at(const AlStory *story)
+{
+	return held_by_breaker(story) ? Max(story->next_at, story->breaker_until) : story->next_at;
+}
+
+/* Tells whether the breaker holds it: a dispatcher asks the breaker before all that it does, an executor does not. */
+static bool
+held_by_breaker(const AlStory *story)
+{
+	switch (story->step)
+	{
+		case AL_STEP_SEND:
+		case AL_STEP_RESEND:
+			return story->breaker_failures > 0 && !story->external;
+		case AL_STEP_LOOKUP:
+			return story->breaker_failures > 0;
+		case AL_STEP_APPROVE:
+		case AL_STEP_WAIT:
+		case AL_STEP_APPLY:
+		case AL_STEP_REVIEW:
+		case AL_STEP_BLOCKED:
+		case AL_STEP_NONE:
+			break;
+	}
+	return false;
 }
 
 /* Tells what happened and what to do next, in one line whatever others have written into it. */
@@ -116,7 +147,7 @@ observe(const AlStory *story, bool created, bool asked_again)
 				return psprintf("%s%s is queued and not sent: %s. It goes out when the pause is lifted. "
 								"Do not propose it again; do something else first, or cancel it with actionledger.cancel(" INT64_FORMAT ").",
 								again, subject, al_words_pause(story->pause), story->action_id);
-			if (story->breaker_failures > 0)
+			if (held_by_breaker(story))
 				return psprintf("%s%s is queued and not sent: its service failed %d times in a row; the next probe goes at %s. "
 								"Do not propose it again; do something else first, or cancel it with actionledger.cancel(" INT64_FORMAT ").",
 								again, subject, story->breaker_failures, al_words_time(story->breaker_until), story->action_id);
@@ -468,6 +499,7 @@ static char *
 next_look(const AlStory *story)
 {
 	char	   *again;
+	char	   *held;
 
 	if (story->cancelled)
 		return pstrdup("A cancel was asked for: nothing is sent again, and evidence will decide.");
@@ -476,12 +508,16 @@ next_look(const AlStory *story)
 		case AL_STEP_RESEND:
 			again = psprintf("%s%s again", story->external ? "An executor may claim the same request" : "The ledger sends the same request",
 							 story->keyed ? " with the same key" : "");
-			if (story->pause != NULL)
-				return psprintf("%s when the pause is lifted: %s.", again, al_words_pause(story->pause));
+			held = held_words(story, story->pause != NULL);
+			if (held != NULL)
+				return psprintf("%s %s", again, held);
 			return psprintf("%s%s; call actionledger.wait(" INT64_FORMAT ").", again,
 							story->next_at > 0 && story->next_at != DT_NOEND ? psprintf(" %s %s", story->external ? "from" : "at", al_words_time(story->next_at)) : "",
 							story->action_id);
 		case AL_STEP_LOOKUP:
+			held = held_words(story, story->pause != NULL && story->pause->lookups);
+			if (held != NULL)
+				return psprintf("The ledger looks it up at the provider %s", held);
 			return psprintf("The ledger looks it up at the provider%s.",
 							story->next_at > al_clock_now() && story->next_at != DT_NOEND
 							? psprintf(" at %s", al_words_time(story->next_at)) : "");
@@ -490,4 +526,16 @@ next_look(const AlStory *story)
 		default:
 			return psprintf("The ledger waits for evidence; call actionledger.wait(" INT64_FORMAT ").", story->action_id);
 	}
+}
+
+/* Says what holds it and until when, NULL for nothing; paused tells whether a pause is about its next step. */
+static char *
+held_words(const AlStory *story, bool paused)
+{
+	if (paused)
+		return psprintf("when the pause is lifted: %s.", al_words_pause(story->pause));
+	if (held_by_breaker(story))
+		return psprintf("when its service has recovered: it failed %d times in a row; the next probe goes at %s.",
+						story->breaker_failures, al_words_time(story->breaker_until));
+	return NULL;
 }

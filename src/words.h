@@ -57,6 +57,9 @@ extern AlAdvice al_words_advice(const AlStory *story);
 /* Fill in what a story has to say of its service's breaker. */
 extern void al_words_breaker(AlStory *story, int32 service_id);
 
+/* When it moves by itself: when it is due, or, where the breaker holds it, not before the next probe. */
+extern TimestampTz al_words_moves_at(const AlStory *story);
+
 /* One or two sentences: what happened, and what to do next; palloc'ed. */
 extern char *al_words_observation(const AlStory *story, bool created, bool asked_again);
 

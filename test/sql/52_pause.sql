@@ -54,3 +54,13 @@ SELECT state FROM actionledger.pause_tool('pz_gone', 'broken');
 SELECT actionledger.drop_tool('pz_gone');
 SELECT * FROM actionledger.resume_tool('pz_gone', 'it is gone');
 SELECT count(*) AS open FROM actionledger.pauses WHERE state = 'paused';
+
+-- A pause of writes leaves lookups alone; one of everything keeps them, and the envelope says so.
+SELECT created FROM actionledger.perform('pz_pay', '{"id": "looking"}');
+SELECT test.mark(pg_temp.id('looking'));
+SELECT test.record(pg_temp.id('looking'), 'unknown', 'timeout_after_send', NULL, 'needs_reconciliation', 'lookup', 'unknown', '2099-01-01 12:00Z', 'outcome_unknown', 'no answer in 30 s');
+SELECT state FROM actionledger.pause_service('pz', 'storm');
+SELECT r #>> '{error,code}', test.plain(replace(r #>> '{meta,observation}', current_user, '<me>')) FROM actionledger.result(pg_temp.id('looking')) r;
+SELECT state FROM actionledger.pause_service('pz', 'storm', 'everything');
+SELECT r #>> '{error,code}', test.plain(replace(r #>> '{meta,observation}', current_user, '<me>')) FROM actionledger.result(pg_temp.id('looking')) r;
+SELECT state FROM actionledger.resume_service('pz', 'over');

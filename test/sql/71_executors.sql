@@ -19,6 +19,10 @@ SELECT request, options FROM actionledger.tools WHERE tool = 'ex_fax';
 SELECT action_id AS id FROM actionledger.perform('ex_fax', '{"id": "1", "key": "x"}') \gset
 SELECT method, url, headers = '' AS no_headers, body IS NULL AS no_body, key_place FROM actionledger.action WHERE action_id = :id;
 SELECT waiting_for, next_step FROM actionledger.pending WHERE action_id = :id;
+-- A repeat speaks of claims too, also one that would be refused if it were the first.
+SELECT actionledger.create_tool('ex_hand', 'ex', 'carry it', identity => 'hand {id}', input => '{"properties": {"id": {"type": "string"}, "key": {"type": "string"}}}', options => '{"transport": "external", "approval": "never", "summary": "carry {id}"}');
+SELECT created FROM actionledger.perform('ex_hand', '{"id": "1", "key": "x"}');
+SELECT created, test.plain(observation) FROM actionledger.perform('ex_hand', '{"id": "1", "key": "x"}', options => '{"expires_at": "2001-01-01T00:00:00Z"}');
 -- While there are live ones, the transport stays.
 SELECT test.fails($$SELECT actionledger.create_tool('ex_fax', 'ex', 'POST /fax', replace => true)$$);
 -- Nothing is claimed that may not be.

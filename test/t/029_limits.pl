@@ -72,6 +72,25 @@ my $gaps = $node->safe_psql('postgres', q{
 is($gaps, 't', 'while open, one probe per cooldown and no more');
 is($node->safe_psql('postgres', "SELECT count(*) FROM actionledger.actions WHERE tool = 'dead' AND status = 'failed'"), 0, 'nothing has failed merely by waiting');
 
+# --- what the breaker holds says so and until when; what an executor does is not held by it
+refund_service($node, $p, name => 'sick', options => '"breaker": {"failures": 1, "cooldown": "10m"}');
+refund_tool($node, name => 'sick', service => 'sick', do => 'status:503');
+$node->safe_psql('postgres', q{
+	SELECT actionledger.create_tool('by_hand', 'sick', 'carry it', identity => 'hand:{id}', input => '{"properties": {"id": {"type": "string"}}}',
+	  options => '{"transport": "external", "approval": "never"}')});
+my $unanswered = perform($node, 'sick', 'z');
+poll_sql($node, "SELECT b.state = 'open' AND a.next_step = 'resend' FROM actionledger.breakers b, actionledger.actions a WHERE b.service = 'sick' AND a.action_id = $unanswered", 'an unknown outcome opens its breaker');
+my $waits = perform($node, 'sick', 'behind');
+my $envelope = q{SELECT concat_ws('|', r #>> '{error,code}', (r #>> '{meta,retry_after_s}')::int BETWEEN 120 AND 600, r #>> '{meta,observation}') FROM actionledger.result(%d) r};
+like($node->safe_psql('postgres', sprintf $envelope, $unanswered),
+	qr/^outcome_unknown\|t\|.* The ledger sends the same request with the same key again when its service has recovered: it failed \d+ times in a row; the next probe goes at \S+Z\.$/, 'an open outcome: sent again not before the probe');
+like($node->safe_psql('postgres', sprintf $envelope, $waits), qr/^service_unavailable\|t\|/, 'what waits behind it: neither');
+my $hand = $node->safe_psql('postgres', q{SELECT action_id || '|' || observation FROM actionledger.perform('by_hand', '{"id": "1"}', options => '{"if_unavailable": "refuse"}')});
+like($hand, qr/an executor may claim it after your commit/, 'an executor does not ask the breaker');
+($hand) = $hand =~ /^(\d+)/;
+like($node->safe_psql('postgres', sprintf $envelope, $hand), qr/^pending\|/, 'the envelope says neither that it does');
+is($node->safe_psql('postgres', "SELECT waiting_for FROM actionledger.pending WHERE action_id = $hand"), 'executor', 'nor does pending');
+
 # --- a service that comes back: the probe closes the breaker, and all is sent once
 my $back = start_provider();
 refund_service($node, $back, name => 'back', options => '"breaker": {"failures": 3, "cooldown": "500ms"}, "limits": {"in_flight": 1}');
