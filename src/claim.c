@@ -44,11 +44,12 @@ static bool consider(Draft *draft, AlDueAction *action, AlLane *lane);
 static bool look(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, char **why);
 static void move_on(Draft *draft, const AlDueAction *action, AlTool *tool, const AlDecision *decision, const char *unseen);
 static void block(Draft *draft, const AlDueAction *action, const char *code, char *message);
-static void add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List *headers);
-static void add_lookup(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, const AlRendered *rendered, List *headers);
-static AlClaimed *add_attempt(Draft *draft, AlDueAction *action, AlLane *lane, const AlTool *tool, List *headers, bool lookup);
+static void add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, const AlHeaderLines *headers);
+static void add_lookup(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, const AlRendered *rendered, const AlHeaderLines *headers);
+static AlClaimed *add_attempt(Draft *draft, AlDueAction *action, AlLane *lane, const AlTool *tool, const AlHeaderLines *headers, bool lookup);
 static void read_particulars(AlDueAction *actions, int n);
 static bool is_too_late(const AlClaimed *claimed, TimestampTz now);
+static const char **texts_of(const List *list, int *n);
 static void advance_lanes(AlDispatcher *dispatcher, const AlLot *lots, int n_lots,
 						  const AlDueAction *actions, int n, TimestampTz now);
 
@@ -224,8 +225,7 @@ al_claim_send(AlDispatcher *dispatcher, AlClaim *claim, bool gate_open)
 						  gate_open ? AL_END_ABORTED : AL_END_GATE_CLOSED);
 			pfree(claimed->flight);
 		}
-		for (int h = 0; h < claimed->request.n_headers; h++)
-			al_secrets_forget(unconstify(char *, claimed->request.headers[h]));
+		al_flight_forget_headers(&claimed->headers);
 	}
 	if (claim->n > 0)
 		(void) AL_FAULT_POINT("gate_passed");
@@ -269,7 +269,7 @@ consider(Draft *draft, AlDueAction *action, AlLane *lane)
 	char	   *missing = NULL;
 	char	   *unseen = NULL;
 	AlDecision	decision;
-	List	   *headers;
+	AlHeaderLines headers;
 
 	if (tool == NULL)
 	{
@@ -306,10 +306,10 @@ consider(Draft *draft, AlDueAction *action, AlLane *lane)
 		lane->unproven_wait = lane->unproven_bound = true;
 		return false;
 	}
-	else if ((headers = al_flight_headers(&draft->dispatcher->namespace_id, draft->ledger, &action->standing, action->headers, &missing)) == NIL)
+	else if (!al_flight_headers(&draft->dispatcher->namespace_id, draft->ledger, &action->standing, action->headers, &headers, &missing))
 		block(draft, action, "secret_missing", psprintf("secret \"%s\" is missing or unusable: set it with set_secret or as a file, then retry", missing));
 	else
-		add_claimed(draft, action, lane, tool, headers);
+		add_claimed(draft, action, lane, tool, &headers);
 	return true;
 }
 
@@ -319,7 +319,7 @@ look(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, char **why)
 {
 	AlRendered *rendered;
 	char	   *missing = NULL;
-	List	   *headers;
+	AlHeaderLines headers;
 
 	*why = pstrdup("its row cannot be read");
 	if (action->particulars == NULL)
@@ -327,13 +327,12 @@ look(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, char **why)
 	rendered = al_lookup_render(tool, action->particulars, action->url, action->headers, why);
 	if (rendered == NULL)
 		return false;
-	headers = al_flight_headers(&draft->dispatcher->namespace_id, draft->ledger, &action->standing, rendered->headers, &missing);
-	if (headers == NIL)
+	if (!al_flight_headers(&draft->dispatcher->namespace_id, draft->ledger, &action->standing, rendered->headers, &headers, &missing))
 	{
 		*why = psprintf("secret \"%s\" is missing or unusable", missing);
 		return false;
 	}
-	add_lookup(draft, action, lane, tool, rendered, headers);
+	add_lookup(draft, action, lane, tool, rendered, &headers);
 	return true;
 }
 
@@ -377,7 +376,7 @@ block(Draft *draft, const AlDueAction *action, const char *code, char *message)
 
 /* Adds an action that will be sent. */
 static void
-add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List *headers)
+add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, const AlHeaderLines *headers)
 {
 	const AlStanding *standing = &action->standing;
 	const AlIdempotency *key = tool->idempotency;
@@ -413,7 +412,7 @@ add_claimed(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, List 
 
 /* Adds an action that will be looked up. */
 static void
-add_lookup(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, const AlRendered *rendered, List *headers)
+add_lookup(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, const AlRendered *rendered, const AlHeaderLines *headers)
 {
 	const AlStanding *standing = &action->standing;
 	AlClaimed  *claimed = add_attempt(draft, action, lane, tool, headers, true);
@@ -434,15 +433,13 @@ add_lookup(Draft *draft, AlDueAction *action, AlLane *lane, AlTool *tool, const 
 
 /* Adds what sends and lookups have in common. */
 static AlClaimed *
-add_attempt(Draft *draft, AlDueAction *action, AlLane *lane, const AlTool *tool, List *headers, bool lookup)
+add_attempt(Draft *draft, AlDueAction *action, AlLane *lane, const AlTool *tool, const AlHeaderLines *headers, bool lookup)
 {
 	AlClaimed  *claimed = &draft->claim->claimed[draft->claim->n++];
 	const AlStanding *standing = &action->standing;
 	const AlServiceDef *service = tool->service->def;
-	const char **lines = palloc(list_length(headers) * sizeof(char *));
 	AlWireRequest *request = &claimed->request;
 	AlFlight   *flight;
-	ListCell   *cell;
 
 	claimed->action = action;
 	claimed->lane = lane;
@@ -466,11 +463,10 @@ add_attempt(Draft *draft, AlDueAction *action, AlLane *lane, const AlTool *tool,
 	flight->standing.attempts++;
 	flight->standing.claimed_by = draft->dispatcher->incarnation;
 
-	foreach(cell, headers)
-		lines[foreach_current_index(cell)] = lfirst(cell);
 	request->tag = (uint64) (uintptr_t) flight;
-	request->headers = lines;
-	request->n_headers = list_length(headers);
+	claimed->headers = *headers;
+	request->headers = texts_of(headers->lines, &request->n_headers);
+	request->secrets = texts_of(headers->held, &request->n_secrets);
 	request->timeout_ms = tool->def->timeout_ms;
 	request->connect_timeout_ms = tool->def->connect_timeout_ms;
 	request->allow_http = service->plain_http;
@@ -481,6 +477,18 @@ add_attempt(Draft *draft, AlDueAction *action, AlLane *lane, const AlTool *tool,
 	request->max_body = (size_t) al_max_response_size * 1024;
 	request->keep_headers = flight->keep;
 	return claimed;
+}
+
+/* Makes an array of a list of texts. */
+static const char **
+texts_of(const List *list, int *n)
+{
+	const char **texts = palloc(Max(list_length(list), 1) * sizeof(char *));
+
+	*n = list_length(list);
+	for (int i = 0; i < *n; i++)
+		texts[i] = list_nth(list, i);
+	return texts;
 }
 
 /* Moves the watermarks of the lanes that were looked at. */

@@ -7,6 +7,7 @@
 
 #include "postgres.h"
 
+#include "flight.h"
 #include "turn.h"
 
 /* One marked action and the request that will be sent for it. */
@@ -16,6 +17,7 @@ typedef struct AlClaimed
 	AlMark		mark;
 	AlLane	   *lane;
 	AlFlight   *flight;
+	AlHeaderLines headers;		/* of it, until it is sent */
 	AlWireRequest request;
 } AlClaimed;
 

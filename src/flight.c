@@ -82,33 +82,47 @@ keep_header(AlFlight *flight, char *at, const char *name)
 
 /*
  * Lists the header lines of a request: the frozen ones with their secrets, and
- * ours.  NIL, with the name in *missing, when a secret cannot be had.
+ * ours.  False, with the name in *missing, when a secret cannot be had.
  */
-List *
-al_flight_headers(const pg_uuid_t *namespace_id, const char *ledger, const AlStanding *standing, const char *frozen, char **missing)
+bool
+al_flight_headers(const pg_uuid_t *namespace_id, const char *ledger, const AlStanding *standing,
+				  const char *frozen, AlHeaderLines *headers, char **missing)
 {
 	char	   *rest = pstrdup(frozen);
 	char	   *line;
-	List	   *lines = NIL;
 
+	*headers = (AlHeaderLines) {NIL, NIL};
 	while ((line = strsep(&rest, "\n")) != NULL)
 	{
 		char	   *resolved;
 
 		if (line[0] == '\0')
 			continue;
-		resolved = al_secrets_resolve(line, missing);
+		resolved = al_secrets_resolve(line, &headers->held, missing);
 		if (resolved == NULL)
 		{
-			list_free_deep(lines);
-			return NIL;
+			al_flight_forget_headers(headers);
+			return false;
 		}
-		lines = lappend(lines, resolved);
+		headers->lines = lappend(headers->lines, resolved);
 	}
-	lines = lappend(lines, psprintf("Actionledger-Action: %s/" INT64_FORMAT, ledger, standing->action_id));
-	lines = lappend(lines, psprintf("Actionledger-Attempt: %d", standing->attempts + 1));
-	lines = lappend(lines, trace_parent(namespace_id, standing->action_id));
-	return lines;
+	headers->lines = lappend(headers->lines, psprintf("Actionledger-Action: %s/" INT64_FORMAT, ledger, standing->action_id));
+	headers->lines = lappend(headers->lines, psprintf("Actionledger-Attempt: %d", standing->attempts + 1));
+	headers->lines = lappend(headers->lines, trace_parent(namespace_id, standing->action_id));
+	return true;
+}
+
+/* Overwrites and frees header lines and the secrets in them. */
+void
+al_flight_forget_headers(AlHeaderLines *headers)
+{
+	ListCell   *cell;
+
+	foreach(cell, headers->lines)
+		al_secrets_forget(lfirst(cell));
+	foreach(cell, headers->held)
+		al_secrets_forget(lfirst(cell));
+	*headers = (AlHeaderLines) {NIL, NIL};
 }
 
 /* Makes a W3C traceparent: one trace per action, one span per attempt. */

@@ -44,42 +44,42 @@ typedef struct Secret
 
 static List *known = NIL;		/* of Secret *, in the turn's memory */
 
-static bool expand(StringInfo out, const char *text, size_t len, char **missing);
+static bool expand(StringInfo out, const char *text, size_t len, List **held, char **missing);
 static bool read_file(Secret *secret);
 static void read_row(Secret *secret);
 static void settle(Secret *secret, ssize_t n);
-static bool append_secret(StringInfo out, const char *name, size_t len, char **missing);
-static bool append_basic(StringInfo out, const char *text, size_t len, char **missing);
+static bool append_secret(StringInfo out, const char *name, size_t len, List **held, char **missing);
+static bool append_basic(StringInfo out, const char *text, size_t len, List **held, char **missing);
 static const char *basic_end(const char *text);
 static const char *user_end(const char *text, size_t len);
 static void check_secret(const char *name, const char *value);
 
 /* Resolves the references of a header line. */
 char *
-al_secrets_resolve(const char *line, char **missing)
+al_secrets_resolve(const char *line, List **held, char **missing)
 {
 	StringInfoData out;
 
 	initStringInfo(&out);
-	if (expand(&out, line, strlen(line), missing))
+	if (expand(&out, line, strlen(line), held, missing))
 		return out.data;
 	al_secrets_forget(out.data);
 	return NULL;
 }
 
-/* Overwrites and frees a line. */
+/* Overwrites and frees a text. */
 void
-al_secrets_forget(char *line)
+al_secrets_forget(char *text)
 {
-	if (line == NULL)
+	if (text == NULL)
 		return;
-	explicit_bzero(line, strlen(line));
-	pfree(line);
+	explicit_bzero(text, strlen(text));
+	pfree(text);
 }
 
 /* Copies text, replacing references on the way. */
 static bool
-expand(StringInfo out, const char *text, size_t len, char **missing)
+expand(StringInfo out, const char *text, size_t len, List **held, char **missing)
 {
 	const char *end = text + len;
 
@@ -95,14 +95,14 @@ expand(StringInfo out, const char *text, size_t len, char **missing)
 		if (end - text > 8 && strncmp(text, "{secret:", 8) == 0 &&
 			(close = memchr(text, '}', end - text)) != NULL)
 		{
-			if (!append_secret(out, text + 8, close - text - 8, missing))
+			if (!append_secret(out, text + 8, close - text - 8, held, missing))
 				return false;
 			text = close + 1;
 		}
 		else if (end - text > 7 && strncmp(text, "{basic:", 7) == 0 &&
 				 (close = basic_end(text)) != NULL && close < end)
 		{
-			if (!append_basic(out, text + 7, close - text - 7, missing))
+			if (!append_basic(out, text + 7, close - text - 7, held, missing))
 				return false;
 			text = close + 1;
 		}
@@ -148,7 +148,7 @@ user_end(const char *text, size_t len)
 
 /* Appends a secret. */
 static bool
-append_secret(StringInfo out, const char *name, size_t len, char **missing)
+append_secret(StringInfo out, const char *name, size_t len, List **held, char **missing)
 {
 	ListCell   *cell;
 	Secret	   *secret;
@@ -171,6 +171,7 @@ append_secret(StringInfo out, const char *name, size_t len, char **missing)
 	if (secret->value[0] == '\0')
 		return false;
 	appendStringInfoString(out, secret->value);
+	*held = lappend(*held, pstrdup(secret->value));
 	return true;
 }
 
@@ -290,17 +291,17 @@ check_secret(const char *name, const char *value)
 
 /* Appends user:password in base64 (RFC 7617); a user that holds a colon would mean another one. */
 static bool
-append_basic(StringInfo out, const char *text, size_t len, char **missing)
+append_basic(StringInfo out, const char *text, size_t len, List **held, char **missing)
 {
 	StringInfoData plain;
 	const char *colon = user_end(text, len);
 	bool		resolved;
 
 	initStringInfo(&plain);
-	resolved = colon != NULL && expand(&plain, text, colon - text, missing);
+	resolved = colon != NULL && expand(&plain, text, colon - text, held, missing);
 	if (resolved && strchr(plain.data, ':') != NULL)
 		resolved = false;
-	resolved = resolved && expand(&plain, colon, len - (colon - text), missing);
+	resolved = resolved && expand(&plain, colon, len - (colon - text), held, missing);
 	if (resolved)
 	{
 		int			room = pg_b64_enc_len(plain.len) + 1;
@@ -315,6 +316,7 @@ append_basic(StringInfo out, const char *text, size_t len, char **missing)
 		resolved = n >= 0;
 		if (resolved)
 		{
+			*held = lappend(*held, pnstrdup(out->data + out->len, n));
 			out->len += n;
 			out->data[out->len] = '\0';
 		}

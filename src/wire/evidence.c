@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../rules/fault.h"
+#include "../rules/mask.h"
 #include "request.h"
 
 static AlEnding read_ending(const AlRequest *request, CURLcode code);
@@ -18,6 +19,7 @@ static AlEnding after_send(AlEnding ending, CURLcode code, bool head_complete);
 static bool is_framing_complete(const AlRequest *request, AlEnding ending);
 static void describe(const AlRequest *request, AlEnding ending, CURLcode code);
 static void read_timing(const AlRequest *request);
+static void mask_secrets(const AlRequest *request);
 
 /* Fills the finished record and hands it over. */
 AlFinished *
@@ -41,6 +43,7 @@ al_request_conclude(AlRequest *request, CURLcode code)
 	result->curl_code = (int) code;
 	describe(request, evidence->ending, code);
 	read_timing(request);
+	mask_secrets(request);
 
 	al_request_leave_unsent(request);
 	request->finished = NULL;
@@ -269,5 +272,23 @@ read_timing(const AlRequest *request)
 
 		if (curl_easy_getinfo(request->easy, times[i].info, &value) == CURLE_OK)
 			*times[i].into = value;
+	}
+}
+
+/* Masks what the answer brings back of the request's secrets. */
+static void
+mask_secrets(const AlRequest *request)
+{
+	AlWireResult *result = &request->finished->result;
+
+	for (int i = 0; i < request->n_secrets; i++)
+	{
+		const char *secret = request->secrets[i];
+		size_t		len = strlen(secret);
+
+		al_mask(result->body, result->body_len, secret, len);
+		al_mask(result->detail, strlen(result->detail), secret, len);
+		for (int h = 0; h < result->head.n_kept; h++)
+			al_mask(result->head.kept[h].value, strlen(result->head.kept[h].value), secret, len);
 	}
 }

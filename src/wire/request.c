@@ -119,7 +119,7 @@ al_request_destroy(AlRequest *request)
 	free(request);
 }
 
-/* Copies headers and body into one piece of memory, in the form libcurl reads. */
+/* Copies headers, secrets and body into one piece of memory, in the form libcurl reads. */
 static bool
 copy_request(AlRequest *request, const AlWireRequest *wanted, Copies *copies)
 {
@@ -136,15 +136,19 @@ copy_request(AlRequest *request, const AlWireRequest *wanted, Copies *copies)
 		lines[n_own++] = "Content-Type:";
 
 	n_lines = (size_t) n_own + (size_t) wanted->n_headers;
-	size = n_lines * sizeof(struct curl_slist) + wanted->body_len + 1;
+	size = n_lines * sizeof(struct curl_slist) + (size_t) wanted->n_secrets * sizeof(char *) + wanted->body_len + 1;
 	for (size_t i = 0; i < n_lines; i++)
 		size += strlen(i < (size_t) n_own ? lines[i] : wanted->headers[i - (size_t) n_own]) + 1;
+	for (int i = 0; i < wanted->n_secrets; i++)
+		size += strlen(wanted->secrets[i]) + 1;
 
 	request->copy = malloc(size);
 	if (request->copy == NULL)
 		return false;
 	nodes = request->copy;
-	text = (char *) (nodes + n_lines);
+	request->secrets = (const char **) (nodes + n_lines);
+	request->n_secrets = wanted->n_secrets;
+	text = (char *) (request->secrets + wanted->n_secrets);
 	for (size_t i = 0; i < n_lines; i++)
 	{
 		const char *line = i < (size_t) n_own ? lines[i] : wanted->headers[i - (size_t) n_own];
@@ -152,6 +156,13 @@ copy_request(AlRequest *request, const AlWireRequest *wanted, Copies *copies)
 
 		nodes[i].data = memcpy(text, line, len);
 		nodes[i].next = i + 1 < n_lines ? &nodes[i + 1] : NULL;
+		text += len;
+	}
+	for (int i = 0; i < wanted->n_secrets; i++)
+	{
+		size_t		len = strlen(wanted->secrets[i]) + 1;
+
+		request->secrets[i] = memcpy(text, wanted->secrets[i], len);
 		text += len;
 	}
 	if (wanted->body_len > 0)

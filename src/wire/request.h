@@ -38,7 +38,9 @@ typedef struct AlRequest
 	CURL	   *easy;
 	AlRequestCommon *common;	/* of the wire */
 	AlFinished *finished;		/* what will be handed over; owned until then */
-	void	   *copy;			/* header list, body and names, in one piece */
+	void	   *copy;			/* header list, secrets and body, in one piece */
+	const char **secrets;		/* in it */
+	int			n_secrets;
 	size_t		request_body_len;
 	int		   *unsent;			/* the owner's count that this one is in, or NULL */
 	size_t		max_body;

@@ -31,6 +31,8 @@ typedef struct AlWireRequest
 	const char *url;			/* absolute http or https */
 	const char *const *headers; /* "Name: value" lines, n_headers of them */
 	int			n_headers;
+	const char *const *secrets; /* what the headers hold and no answer may bring back, n_secrets of them */
+	int			n_secrets;
 	const void *body;			/* NULL for none (no Content-Length is sent then, except 0 for POST, PUT, PATCH) */
 	size_t		body_len;
 	int64_t		timeout_ms;		/* total, from this send; > 0 */
@@ -58,7 +60,10 @@ typedef struct AlWireTiming
 	int64_t		total;
 } AlWireTiming;
 
-/* What was observed.  Freed by al_wire_result_free(). */
+/*
+ * What was observed.  Secrets of the request are masked in the head's values,
+ * the body and the detail (mask.h).  Freed by al_wire_result_free().
+ */
 typedef struct AlWireResult
 {
 	uint64_t	tag;

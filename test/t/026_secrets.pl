@@ -2,6 +2,7 @@
 use strict;
 use warnings;
 use IPC::Run ();
+use JSON::PP;
 use MIME::Base64 qw(encode_base64);
 use Test::More;
 use lib 'test/lib';
@@ -195,10 +196,33 @@ for my $name ('../pay_token', 'a/b', '', 'a b', "pay_token\n")
 	refund_tool($node, name => 'leak_garbage', service => 'header', do => 'statusline:garbage', attempts => 2);
 	refund_service($node, { url => 'http://127.0.0.1:1' }, name => 'closed', options => '"auth": {"bearer": "{secret:pay_token}"}');
 	refund_tool($node, name => 'leak_closed', service => 'closed', attempts => 2);
+	# A destination that tells what it was sent, in a header, in JSON, and as it came.
+	my $echo = start_raw_server(sub {
+		my ($socket) = @_;
+		my $head = '';
+		while ($head !~ /\r\n\r\n/) { sysread($socket, $head, 65536, length $head) or return }
+		my ($credential) = $head =~ /^(?:Authorization|X-Api-Key): (.*?)\r$/m;
+		my $body = encode_json({ id => $credential, amount => 1, head => $head }) . (' ' x 20);
+		my $status = $head =~ m{^POST /\w+/refunds\?do=refuse} ? '422 No' : '200 OK';
+		print $socket "HTTP/1.1 $status\r\nLocation: /r?token=$credential\r\nConnection: close\r\nContent-Length: ${\ length $body}\r\n\r\n$body";
+		$socket->flush;
+	});
+	my %auth = (bearer => '{"bearer": "{secret:pay_token}"}', basic => '{"basic": ["{secret:user}", "{secret:password}"]}', header => '{"header": {"X-Api-Key": "v1 {secret:api_key}"}}');
+	for my $kind (sort keys %auth)
+	{
+		refund_service($node, $echo, name => "echo_$kind", options => qq("auth": $auth{$kind}));
+		refund_tool($node, name => "echo_$kind", service => "echo_$kind", options => '"result": "$"');
+		refund_tool($node, name => "echo_refused_$kind", service => "echo_$kind", do => 'refuse');
+		push @ids, perform($node, $_, $_) for "echo_$kind", "echo_refused_$kind";
+	}
 	push @ids, perform($node, $_, $_) for qw(leak_hang leak_basic leak_big leak_redirect leak_garbage leak_closed);
 	poll_sql($node, "SELECT count(*) = 1 FROM actionledger.in_flight WHERE tool = 'leak_hang' AND open_attempt IS NOT NULL", 'a request hangs');
 	$seen .= $node->safe_psql('postgres', 'SELECT * FROM pg_stat_activity');
 	poll_sql($node, "SELECT count(*) = 0 FROM actionledger.action a WHERE action_id IN (@{[ join ',', @ids ]}) AND (status = 'prepared' OR status = 'submitted')", 'all have ended', 60);
+
+	is($node->safe_psql('postgres', q{SELECT string_agg(external_ref, ' ' ORDER BY identity), count(*) FILTER (WHERE status = 'confirmed') FROM actionledger.actions WHERE tool LIKE 'echo\\_%' AND tool NOT LIKE '%refused%'}),
+		'Basic ' . '*' x length(encode_base64("$text{user}:$text{password}", '')) . ' Bearer ' . '*' x length($text{rotated}) . ' v1 ' . '*' x length($text{api_key}) . '|3',
+		'what an answer echoes is masked before anything is made of it');
 
 	my $views = $node->safe_psql('postgres', "SELECT string_agg(format('SELECT v::text FROM actionledger.%I v', relname), ' UNION ALL ')
 	  FROM pg_class WHERE relnamespace = 'actionledger'::regnamespace AND relkind IN ('v', 'r')");

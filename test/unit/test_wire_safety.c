@@ -54,6 +54,7 @@ static const char *const forbidden_hosts[] = {
 static void test_refusals(void);
 static void test_permissions(void);
 static void test_message(void);
+static void test_echoed_secret(void);
 static void test_no_second_transmission(void);
 static void test_nothing_leaks_between_requests(void);
 static void test_guard(void);
@@ -76,6 +77,7 @@ main(void)
 	test_refusals();
 	test_permissions();
 	test_message();
+	test_echoed_secret();
 	test_no_second_transmission();
 	test_nothing_leaks_between_requests();
 	test_guard();
@@ -186,6 +188,31 @@ test_message(void)
 	result = exchange(&request);
 	is_int(result ? (int) result->body_len : 0, 0, "dot segments are not rewritten");
 	al_wire_result_free(result);
+}
+
+/* A destination that echoes what it was sent does not bring a secret back. */
+static void
+test_echoed_secret(void)
+{
+	static const char *const own[] = {"Authorization: Bearer sk_live_4711", "X-Account: 12345678"};
+	static const char *const secrets[] = {"sk_live_4711"};
+	AlWireRequest request = request_for("GET", "/echo-head");
+	AlWireResult *result;
+
+	request.headers = own;
+	request.n_headers = 2;
+	request.secrets = secrets;
+	request.n_secrets = 1;
+	tap_group("an echoed secret is masked");
+	if ((result = exchange(&request)) != NULL)
+	{
+		tap_cell(!body_contains(result, "sk_live_4711"), "it is not in the body");
+		tap_cell(body_contains(result, "\r\nAuthorization: Bearer ************\r\n"), "asterisks are");
+		tap_cell(body_contains(result, "\r\nX-Account: 12345678\r\n"), "another header is as it was");
+		tap_cell(result->evidence.framing_complete, "the body has its length");
+	}
+	al_wire_result_free(result);
+	tap_group_end();
 }
 
 /* A kept connection that dies with the request on it is not replaced by another. */
