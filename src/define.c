@@ -383,6 +383,7 @@ al_grant_tool(PG_FUNCTION_ARGS)
 	(void) al_statement_run(&insert_grant, values, NULL);
 	al_registry_changed();
 	al_session_end(&session);
+	al_wakeup_at_commit(DT_NOEND);
 	PG_RETURN_TEXT_P(cstring_to_text("granted"));
 }
 
@@ -399,6 +400,7 @@ al_revoke_tool(PG_FUNCTION_ARGS)
 	n = al_statement_run(&delete_grant, values, NULL);
 	al_registry_changed();
 	al_session_end(&session);
+	al_wakeup_at_commit(DT_NOEND);
 	PG_RETURN_TEXT_P(cstring_to_text(n > 0 ? "revoked" : "there was no such grant"));
 }
 

@@ -20,6 +20,7 @@
 #include "secrets.h"
 #include "session.h"
 #include "settings.h"
+#include "wakeup.h"
 
 PG_FUNCTION_INFO_V1(al_set_secret);
 
@@ -255,6 +256,7 @@ al_set_secret(PG_FUNCTION_ARGS)
 	al_session_begin(&session, true);
 	n = al_statement_run(PG_ARGISNULL(1) ? &delete_secret : &upsert_secret, values, NULL);
 	al_session_end(&session);
+	al_wakeup_at_commit(DT_NOEND);
 	PG_RETURN_TEXT_P(cstring_to_text(!PG_ARGISNULL(1) ? "set" : n > 0 ? "removed" : "there was no such secret"));
 }
 

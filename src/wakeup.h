@@ -9,7 +9,8 @@
 #include "datatype/timestamp.h"
 
 /*
- * Note that this (sub)transaction has made something due at a time.  Follows
+ * Note that this (sub)transaction has made something due at a time (DT_NOEND:
+ * has decided something that makes nothing due).  Follows
  * subtransactions, is dropped at PREPARE TRANSACTION (the poll finds what
  * COMMIT PREPARED brings), and raises synchronous_commit to "on" for the
  * commit: what was decided here must survive a crash.

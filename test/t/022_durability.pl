@@ -90,12 +90,15 @@ SQL
 	refund_tool($node);
 	$kept = perform($node, 'refund', 'kept', options => '{"not_before": "2100-01-01T00:00:00Z"}');
 	$stopped = perform($node, 'refund', 'stopped', options => '{"not_before": "2100-01-01T00:00:00Z"}');
+	$node->safe_psql('postgres', "SET synchronous_commit = on; CREATE ROLE app; SELECT actionledger.grant_tool('refund', 'app')");
 	$node->safe_psql('postgres', "BEGIN; SELECT actionledger.cancel($kept, 'no'); ROLLBACK");
 	$node->safe_psql('postgres', "BEGIN; SAVEPOINT a; SELECT actionledger.cancel($stopped, 'yes'); RELEASE a; SET LOCAL synchronous_commit = off; COMMIT");
+	$node->safe_psql('postgres', "SELECT actionledger.revoke_tool('refund', 'app')");
 	$node->stop('immediate');
 	$node->start;
 	is(action_row($node, $kept)->{status}, 'prepared', 'a cancel that is rolled back decides nothing');
 	is(action_row($node, $stopped)->{status}, 'failed', 'a cancel survives where its transaction turned synchronous_commit off');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM actionledger.tool_grant WHERE role = 'app'"), 0, 'a grant that was taken back stays so');
 	is($node->safe_psql('postgres', 'SHOW synchronous_commit'), 'off', 'the setting of others is as it was');
 	$node->stop;
 }
