@@ -136,3 +136,13 @@ al_array_set_text(AlArray *array, int i, const char *value)
 		al_array_set(array, i, CStringGetTextDatum(value));
 }
 
+/* Makes an array of numbers. */
+Datum
+al_array_of_numbers(const int64 *numbers, int n)
+{
+	AlArray		array = al_array_create(INT8OID, n);
+
+	for (int i = 0; i < n; i++)
+		al_array_set(&array, i, Int64GetDatum(numbers[i]));
+	return al_array_datum(&array);
+}

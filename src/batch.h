@@ -47,5 +47,6 @@ extern AlArray al_array_create(Oid type, int n);
 extern Datum al_array_datum(const AlArray *array);
 extern void al_array_set(AlArray *array, int i, Datum value);
 extern void al_array_set_text(AlArray *array, int i, const char *value);
+extern Datum al_array_of_numbers(const int64 *numbers, int n);	/* bigint */
 
 #endif							/* AL_BATCH_H */

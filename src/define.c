@@ -43,8 +43,6 @@ PG_FUNCTION_INFO_V1(al_drop_service);
 PG_FUNCTION_INFO_V1(al_create_tool);
 PG_FUNCTION_INFO_V1(al_alter_tool);
 PG_FUNCTION_INFO_V1(al_drop_tool);
-PG_FUNCTION_INFO_V1(al_grant_tool);
-PG_FUNCTION_INFO_V1(al_revoke_tool);
 
 static AlStatement insert_service = {
 	"INSERT INTO actionledger.service (name, base_url, options, created_by) VALUES ($1, $2, $3, $4) "
@@ -129,17 +127,6 @@ static AlStatement block_live = {
 	"SELECT action_id, 'blocked', status, $2, 'the tool was dropped' FROM blocked",
 	2, {INT4OID, TEXTOID}
 };
-static AlStatement insert_grant = {
-	"INSERT INTO actionledger.tool_grant (tool_id, role, granted_by) "
-	"SELECT tool_id, $2, $3 FROM actionledger.tool WHERE name = $1 AND dropped_at IS NULL "
-	"ON CONFLICT (tool_id, role) DO NOTHING",
-	3, {TEXTOID, TEXTOID, TEXTOID}
-};
-static AlStatement delete_grant = {
-	"DELETE FROM actionledger.tool_grant g USING actionledger.tool t "
-	"WHERE t.tool_id = g.tool_id AND t.name = $1 AND t.dropped_at IS NULL AND g.role = $2",
-	2, {TEXTOID, TEXTOID}
-};
 
 static void check_name(const char *name, const char *what);
 static void write_service(const char *name, const char *base_url, Jsonb *options, bool replace);
@@ -151,7 +138,6 @@ static void check_transport(const AlTool *tool);
 static char *check_tools_of_service(const char *service);
 static void warn_of_stranded(const char *service, const char *origin);
 static char *readiness(const char *name);
-static int32 find_tool(const char *name);
 static AL_NORETURN void no_such_tool(const char *name);
 static AL_NORETURN void no_such_service(const char *name);
 
@@ -317,7 +303,7 @@ al_alter_tool(PG_FUNCTION_ARGS)
 	bool		isnull;
 
 	al_session_begin(&session, true);
-	(void) find_tool(name);
+	(void) al_define_find_tool(name);
 	old = MemoryContextSwitchTo(caller);
 	service = al_column_text(0, 2);
 	request = al_column_text(0, 3);
@@ -343,7 +329,7 @@ al_drop_tool(PG_FUNCTION_ARGS)
 	Datum		values[2];
 
 	al_session_begin(&session, true);
-	tool_id = find_tool(name);
+	tool_id = al_define_find_tool(name);
 	al_tool_lock_exclusive(tool_id, name);
 	values[0] = Int32GetDatum(tool_id);
 	values[1] = CStringGetTextDatum(who);
@@ -361,47 +347,6 @@ al_drop_tool(PG_FUNCTION_ARGS)
 	al_session_end(&session);
 	al_wakeup_at_commit(GetCurrentTimestamp());
 	PG_RETURN_TEXT_P(cstring_to_text("dropped"));
-}
-
-/* grant_tool(tool, role) */
-Datum
-al_grant_tool(PG_FUNCTION_ARGS)
-{
-	char	   *role = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	char	   *who = al_role_name(GetUserId());
-	AlSession	session;
-	Datum		values[3] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1), CStringGetTextDatum(who)};
-
-	if (!OidIsValid(get_role_oid(role, true)))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("role \"%s\" does not exist", al_visible(role)),
-				 errdetail("A tool is granted to a role, which with its members may perform it."),
-				 errhint("Create it first, or see pg_roles for the name.")));
-	al_session_begin(&session, true);
-	(void) find_tool(text_to_cstring(PG_GETARG_TEXT_PP(0)));
-	(void) al_statement_run(&insert_grant, values, NULL);
-	al_registry_changed();
-	al_session_end(&session);
-	al_wakeup_at_commit(DT_NOEND);
-	PG_RETURN_TEXT_P(cstring_to_text("granted"));
-}
-
-/* revoke_tool(tool, role) */
-Datum
-al_revoke_tool(PG_FUNCTION_ARGS)
-{
-	AlSession	session;
-	Datum		values[2] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)};
-	uint64		n;
-
-	al_session_begin(&session, true);
-	(void) find_tool(text_to_cstring(PG_GETARG_TEXT_PP(0)));
-	n = al_statement_run(&delete_grant, values, NULL);
-	al_registry_changed();
-	al_session_end(&session);
-	al_wakeup_at_commit(DT_NOEND);
-	PG_RETURN_TEXT_P(cstring_to_text(n > 0 ? "revoked" : "there was no such grant"));
 }
 
 /* Refuses a name that could not be used everywhere. */
@@ -620,8 +565,8 @@ readiness(const char *name)
 }
 
 /* Finds and locks a tool's row, leaving it as the result row. */
-static int32
-find_tool(const char *name)
+int32
+al_define_find_tool(const char *name)
 {
 	Datum		value = CStringGetTextDatum(name);
 

@@ -1,6 +1,6 @@
 /*
  * define.h
- *		Making a tool from C, for functions that make several.
+ *		Making and finding tools from C.
  */
 #ifndef AL_DEFINE_H
 #define AL_DEFINE_H
@@ -11,5 +11,8 @@
 /* create_tool(): the same checks and the same answer.  Raises LG015, or 42710 for a name that is there. */
 extern char *al_define_tool(const char *name, const char *service, const char *request, const char *type,
 							const char *identity, Jsonb *input, Jsonb *options, bool replace);
+
+/* Lock the row of a tool, and leave it as the result row; its number.  Raises LG001.  Needs an AlSession. */
+extern int32 al_define_find_tool(const char *name);
 
 #endif							/* AL_DEFINE_H */

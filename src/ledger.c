@@ -85,13 +85,9 @@ al_ledger_hold(Oid relation)
 int
 al_ledger_lock(const int64 *action_ids, int n, AlStanding **standings)
 {
-	AlArray		action = al_array_create(INT8OID, n);
-	Datum		value;
+	Datum		value = al_array_of_numbers(action_ids, n);
 	int			found;
 
-	for (int i = 0; i < n; i++)
-		al_array_set(&action, i, Int64GetDatum(action_ids[i]));
-	value = al_array_datum(&action);
 	do
 	{
 		found = (int) al_statement_run(&lock_actions, &value, NULL);
@@ -118,14 +114,10 @@ al_ledger_read(int64 action_id, AlStanding *standing)
 void
 al_ledger_missing(const int64 *action_ids, int n, bool *gone)
 {
-	AlArray		action = al_array_create(INT8OID, n);
-	Datum		value;
+	Datum		value = al_array_of_numbers(action_ids, n);
 	uint64		missing;
 
 	memset(gone, false, n * sizeof(bool));
-	for (int i = 0; i < n; i++)
-		al_array_set(&action, i, Int64GetDatum(action_ids[i]));
-	value = al_array_datum(&action);
 	missing = al_statement_run(&find_missing, &value, NULL);
 	for (uint64 row = 0; row < missing; row++)
 		gone[al_column_int4(row, 1) - 1] = true;

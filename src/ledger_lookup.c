@@ -27,13 +27,9 @@ static char *header_value(const char *lines, const char *name);
 int
 al_ledger_particulars(const int64 *action_ids, int n, AlParticulars **particulars)
 {
-	AlArray		action = al_array_create(INT8OID, n);
-	Datum		value;
+	Datum		value = al_array_of_numbers(action_ids, n);
 	int			found;
 
-	for (int i = 0; i < n; i++)
-		al_array_set(&action, i, Int64GetDatum(action_ids[i]));
-	value = al_array_datum(&action);
 	found = (int) al_statement_run(&read_particulars, &value, NULL);
 	*particulars = palloc0(Max(found, 1) * sizeof(AlParticulars));
 	for (int i = 0; i < found; i++)

@@ -35,15 +35,10 @@ static AlStatement list_spans = {
 void
 al_ledger_park(const int64 *action_ids, int n)
 {
-	AlArray		action = al_array_create(INT8OID, n);
-	Datum		value;
+	Datum		value = al_array_of_numbers(action_ids, n);
 
-	if (n == 0)
-		return;
-	for (int i = 0; i < n; i++)
-		al_array_set(&action, i, Int64GetDatum(action_ids[i]));
-	value = al_array_datum(&action);
-	(void) al_statement_run(&park_due, &value, NULL);
+	if (n > 0)
+		(void) al_statement_run(&park_due, &value, NULL);
 }
 
 /* Puts a page of due rows back whose pause was lifted. */

@@ -235,14 +235,9 @@ list_page(AlSweep *sweep, TimestampTz now, int *n)
 static Due *
 list_still_due(const int64 *ids, int n, TimestampTz now, int *n_due)
 {
-	AlArray		action = al_array_create(INT8OID, n);
-	Datum		values[2];
+	Datum		values[2] = {al_array_of_numbers(ids, n), TimestampTzGetDatum(now)};
 	Due		   *due;
 
-	for (int i = 0; i < n; i++)
-		al_array_set(&action, i, Int64GetDatum(ids[i]));
-	values[0] = al_array_datum(&action);
-	values[1] = TimestampTzGetDatum(now);
 	*n_due = (int) al_statement_run(&still_due, values, NULL);
 	due = palloc(Max(*n_due, 1) * sizeof(Due));
 	for (int i = 0; i < *n_due; i++)
