@@ -1,15 +1,15 @@
 -- Services and tools.  EXECUTE on these functions makes an administrator.
 
 CREATE FUNCTION actionledger.create_service(name text, base_url text, options jsonb DEFAULT '{}', replace bool DEFAULT false)
-    RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_create_service';
+    RETURNS text LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_create_service';
 COMMENT ON FUNCTION actionledger.create_service(text, text, jsonb, bool) IS 'Define a destination. Returns "ready" or what is missing. LG015 names the wrong option by JSON Pointer';
 
 CREATE FUNCTION actionledger.alter_service(name text, options jsonb)
-    RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_alter_service';
+    RETURNS text LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_alter_service';
 COMMENT ON FUNCTION actionledger.alter_service(text, jsonb) IS 'Change options by JSON merge patch (RFC 7396): null removes. Requests already prepared stay as they are; base_url may be among the options';
 
 CREATE FUNCTION actionledger.drop_service(name text, force bool DEFAULT false)
-    RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_drop_service';
+    RETURNS text LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_drop_service';
 COMMENT ON FUNCTION actionledger.drop_service(text, bool) IS 'Remove a destination that no tool uses any more. LG016 while tools or history use it';
 
 CREATE FUNCTION actionledger.create_tool(name text, service text, request text, action_type text DEFAULT 'non_idempotent',
@@ -18,19 +18,19 @@ CREATE FUNCTION actionledger.create_tool(name text, service text, request text, 
 COMMENT ON FUNCTION actionledger.create_tool(text, text, text, text, text, jsonb, jsonb, bool) IS 'Define an action type at a service: request "METHOD /path", JSON Schema of its arguments, identity template, options. LG015 names what is wrong by JSON Pointer';
 
 CREATE FUNCTION actionledger.alter_tool(name text, options jsonb)
-    RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_alter_tool';
+    RETURNS text LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_alter_tool';
 COMMENT ON FUNCTION actionledger.alter_tool(text, jsonb) IS 'Change options by JSON merge patch (RFC 7396). Requests already prepared are sent as they were frozen';
 
 CREATE FUNCTION actionledger.drop_tool(name text, force bool DEFAULT false)
-    RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_drop_tool';
+    RETURNS text LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_drop_tool';
 COMMENT ON FUNCTION actionledger.drop_tool(text, bool) IS 'Retire a tool. LG016 while it has live actions; with force they are blocked, never sent, and an operator decides';
 
 CREATE FUNCTION actionledger.grant_tool(tool text, role text)
-    RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_grant_tool';
+    RETURNS text LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_grant_tool';
 COMMENT ON FUNCTION actionledger.grant_tool(text, text) IS 'Let a role and its members perform a tool';
 
 CREATE FUNCTION actionledger.revoke_tool(tool text, role text)
-    RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_revoke_tool';
+    RETURNS text LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_revoke_tool';
 COMMENT ON FUNCTION actionledger.revoke_tool(text, text) IS 'Take the permission back; actions of that role that are not yet sent are blocked at send';
 
 -- Who may see an action: its requester and members of that role, the tool's

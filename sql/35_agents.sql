@@ -54,7 +54,7 @@ CREATE TYPE actionledger.imported_tool AS (
 COMMENT ON TYPE actionledger.imported_tool IS 'Answer of import_mcp_tools for one tool: imported, or why not';
 
 CREATE FUNCTION actionledger.import_mcp_tools(tools jsonb, service text, options jsonb DEFAULT '{}')
-    RETURNS SETOF actionledger.imported_tool LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_import_mcp_tools';
+    RETURNS SETOF actionledger.imported_tool LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_import_mcp_tools';
 COMMENT ON FUNCTION actionledger.import_mcp_tools(jsonb, text, jsonb) IS
     'Define the tools of a Model Context Protocol server, from its answer to tools/list, at a service. Its hints are not believed: each is non_idempotent and every action waits for approval. '
     'options: request (POST /mcp), options (of every tool), replace, all_or_nothing';

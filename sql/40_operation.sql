@@ -176,7 +176,7 @@ GRANT SELECT ON actionledger.breakers, actionledger.actions, actionledger.pendin
     actionledger.review_queue, actionledger.attempts, actionledger.timeline, actionledger.workers TO PUBLIC;
 
 CREATE FUNCTION actionledger.resume_dispatch(mode text, reason text)
-    RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_resume_dispatch';
+    RETURNS text LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_resume_dispatch';
 COMMENT ON FUNCTION actionledger.resume_dispatch(text, text) IS
     'Let a copy of the database (standby promoted, restored backup, clone) send. successor: it takes over, the other one never sends again; copy: everything inherited is abandoned here, failed with code inherited';
 REVOKE ALL ON FUNCTION actionledger.resume_dispatch(text, text) FROM PUBLIC;

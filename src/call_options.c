@@ -4,6 +4,8 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
+
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -27,6 +29,7 @@ static const char *const option_names[] = {
 };
 
 static const char *read_option(AlProposal *proposal, const char *name, JsonbValue *value, bool *on_error_skip);
+static bool has_zone(const char *text);
 static const char *read_time(JsonbValue *value, TimestampTz *at);
 static const char *read_priority(JsonbValue *value, int *priority);
 static const char *read_text(JsonbValue *value, char **text);
@@ -103,6 +106,24 @@ read_option(AlProposal *proposal, const char *name, JsonbValue *value, bool *on_
 	return "";
 }
 
+/*
+ * Tells whether a text is written as a date, a time of day and a zone: PostgreSQL
+ * would take "tomorrow" too, and the zone of the session where none is said.
+ */
+static bool
+has_zone(const char *text)
+{
+	const char *time = strchr(text, ':');
+	const char *zone;
+
+	if (strspn(text, "0123456789") < 4 || time == NULL)
+		return false;
+	zone = time + strcspn(time, "Zz+-");
+	if (*zone == 'Z' || *zone == 'z')
+		return zone[1] == '\0';
+	return *zone != '\0' && isdigit((unsigned char) zone[1]) && zone[1 + strspn(zone + 1, "0123456789:")] == '\0';
+}
+
 /* Reads a time. */
 static const char *
 read_time(JsonbValue *value, TimestampTz *at)
@@ -112,7 +133,7 @@ read_time(JsonbValue *value, TimestampTz *at)
 	volatile bool readable = true;
 	char	   *text;
 
-	if (read_text(value, &text) != NULL)
+	if (read_text(value, &text) != NULL || !has_zone(text))
 		return want;
 	PG_TRY();
 	{
@@ -129,9 +150,7 @@ read_time(JsonbValue *value, TimestampTz *at)
 		readable = false;
 	}
 	PG_END_TRY();
-	if (!readable)
-		return want;
-	return TIMESTAMP_NOT_FINITE(*at) ? "a time that is not infinite" : NULL;
+	return readable ? NULL : want;
 }
 
 /* Reads a priority. */

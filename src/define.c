@@ -145,9 +145,9 @@ static AL_NORETURN void no_such_service(const char *name);
 Datum
 al_create_service(PG_FUNCTION_ARGS)
 {
-	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	char	   *base_url = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	Jsonb	   *options = PG_GETARG_JSONB_P(2);
+	char	   *name = TextDatumGetCString(al_define_argument(fcinfo, 0, "name"));
+	char	   *base_url = TextDatumGetCString(al_define_argument(fcinfo, 1, "base_url"));
+	Jsonb	   *options = DatumGetJsonbP(al_define_argument(fcinfo, 2, "options"));
 	char	   *creator = al_role_name(GetUserId());
 	AlSession	session;
 	Datum		values[4];
@@ -182,8 +182,8 @@ al_create_service(PG_FUNCTION_ARGS)
 Datum
 al_alter_service(PG_FUNCTION_ARGS)
 {
-	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	Jsonb	   *patch = PG_GETARG_JSONB_P(1);
+	char	   *name = TextDatumGetCString(al_define_argument(fcinfo, 0, "name"));
+	Jsonb	   *patch = DatumGetJsonbP(al_define_argument(fcinfo, 1, "options"));
 	Datum		value = PG_GETARG_DATUM(0);
 	AlSession	session;
 	char	   *base_url;
@@ -231,7 +231,7 @@ al_alter_service(PG_FUNCTION_ARGS)
 Datum
 al_drop_service(PG_FUNCTION_ARGS)
 {
-	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	char	   *name = TextDatumGetCString(al_define_argument(fcinfo, 0, "name"));
 	Datum		value = PG_GETARG_DATUM(0);
 	AlSession	session;
 	bool		used;
@@ -261,36 +261,24 @@ al_drop_service(PG_FUNCTION_ARGS)
 Datum
 al_create_tool(PG_FUNCTION_ARGS)
 {
-	char	   *arguments[5];
-	Jsonb	   *json[2];
-	static const char *const names[] = {
-		"name", "service", "request", "action_type", "identity", "input", "options"
-	};
+	char	   *name = TextDatumGetCString(al_define_argument(fcinfo, 0, "name"));
+	char	   *service = TextDatumGetCString(al_define_argument(fcinfo, 1, "service"));
+	char	   *request = TextDatumGetCString(al_define_argument(fcinfo, 2, "request"));
+	char	   *type = TextDatumGetCString(al_define_argument(fcinfo, 3, "action_type"));
+	char	   *identity = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
+	Jsonb	   *input = DatumGetJsonbP(al_define_argument(fcinfo, 5, "input"));
+	Jsonb	   *options = DatumGetJsonbP(al_define_argument(fcinfo, 6, "options"));
+	bool		replace = DatumGetBool(al_define_argument(fcinfo, 7, "replace"));
 
-	for (int i = 0; i < 7; i++)
-	{
-		if (PG_ARGISNULL(i) && i != 4)
-			ereport(ERROR,
-					(errcode(AL_ERR_INVALID_DEFINITION),
-					 errmsg("%s of a tool must not be null", names[i]),
-					 errdetail("At \"/%s\": null.", names[i]),
-					 i < 3 ? errhint("Give it; it has no default.") : errhint("Leave the argument out to get its default.")));
-		if (i < 5)
-			arguments[i] = PG_ARGISNULL(i) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(i));
-		else
-			json[i - 5] = PG_GETARG_JSONB_P(i);
-	}
-	PG_RETURN_TEXT_P(cstring_to_text(write_tool(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
-												json[0], json[1],
-												!PG_ARGISNULL(7) && PG_GETARG_BOOL(7))));
+	PG_RETURN_TEXT_P(cstring_to_text(write_tool(name, service, request, type, identity, input, options, replace)));
 }
 
 /* alter_tool(name, options): a merge patch */
 Datum
 al_alter_tool(PG_FUNCTION_ARGS)
 {
-	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	Jsonb	   *patch = PG_GETARG_JSONB_P(1);
+	char	   *name = TextDatumGetCString(al_define_argument(fcinfo, 0, "name"));
+	Jsonb	   *patch = DatumGetJsonbP(al_define_argument(fcinfo, 1, "options"));
 	MemoryContext caller = CurrentMemoryContext;
 	MemoryContext old;
 	AlSession	session;
@@ -320,8 +308,8 @@ al_alter_tool(PG_FUNCTION_ARGS)
 Datum
 al_drop_tool(PG_FUNCTION_ARGS)
 {
-	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	bool		force = PG_GETARG_BOOL(1);
+	char	   *name = TextDatumGetCString(al_define_argument(fcinfo, 0, "name"));
+	bool		force = DatumGetBool(al_define_argument(fcinfo, 1, "force"));
 	char	   *who = al_role_name(GetUserId());
 	AlSession	session;
 	int32		tool_id;
@@ -347,6 +335,19 @@ al_drop_tool(PG_FUNCTION_ARGS)
 	al_session_end(&session);
 	al_wakeup_at_commit(GetCurrentTimestamp());
 	PG_RETURN_TEXT_P(cstring_to_text("dropped"));
+}
+
+/* Gives an argument of a function, unless it is null. */
+Datum
+al_define_argument(FunctionCallInfo fcinfo, int number, const char *name)
+{
+	if (PG_ARGISNULL(number))
+		ereport(ERROR,
+				(errcode(AL_ERR_INVALID_DEFINITION),
+				 errmsg("%s must not be null", name),
+				 errdetail("At \"/%s\": null. Nothing was changed.", name),
+				 errhint("Give it, or leave the argument out where it has a default.")));
+	return PG_GETARG_DATUM(number);
 }
 
 /* Refuses a name that could not be used everywhere. */

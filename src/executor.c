@@ -437,13 +437,14 @@ static AlTool *
 lock_held(int64 action_id, int64 token, Oid caller, bool *cancelled)
 {
 	Datum		values[2] = {Int64GetDatum(action_id), Int64GetDatum(token)};
-	char	   *owner;
 	char	   *executor;
 	int64		claimed_by;
 	int32		tool_id;
 
+	/* Whoever has claimed it may be the owner of the tool of today, not of when it was recorded. */
 	if (al_statement_run(&lock_claim, values, NULL) == 0 ||
-		!al_may_see(caller, al_column_text(0, 1), (owner = al_column_text(0, 2))))
+		(!al_may_see(caller, al_column_text(0, 1), al_column_text(0, 2)) &&
+		 ((executor = al_column_text(0, 6)) == NULL || !al_role_is(caller, executor))))
 		ereport(ERROR,
 				(errcode(AL_ERR_UNKNOWN_ACTION),
 				 errmsg("there is no such action that you may see"),

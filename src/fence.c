@@ -163,7 +163,7 @@ al_sql_instance(PG_FUNCTION_ARGS)
 Datum
 al_resume_dispatch(PG_FUNCTION_ARGS)
 {
-	char	   *mode = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	char	   *mode = PG_ARGISNULL(0) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(0));
 	char	   *who = al_role_name(GetUserId());
 	bool		copy = strcmp(mode, "copy") == 0;
 	Home		here;
@@ -183,6 +183,12 @@ al_resume_dispatch(PG_FUNCTION_ARGS)
 				 errdetail("It is 'successor' or 'copy'."),
 				 errhint("Say 'successor' when this database takes over and the other one will never send again; "
 						 "'copy' when the other one goes on: everything inherited is then abandoned here.")));
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("resume_dispatch() needs a reason"),
+				 errdetail("The reason is null. Nothing was changed."),
+				 errhint("Say how you know what became of the other one; it is kept with the decision.")));
 	al_session_begin(&session, true);
 	(void) al_statement_run(copy ? &abandon_inherited : &adopt_inherited, values, NULL);
 	write_home(&update_home, &here);

@@ -40,10 +40,11 @@ static AlStatement delete_grant = {
 Datum
 al_grant_tool(PG_FUNCTION_ARGS)
 {
-	char	   *role = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	Datum		tool = al_define_argument(fcinfo, 0, "tool");
+	char	   *role = TextDatumGetCString(al_define_argument(fcinfo, 1, "role"));
 	char	   *who = al_role_name(GetUserId());
 	AlSession	session;
-	Datum		values[3] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1), CStringGetTextDatum(who)};
+	Datum		values[3] = {tool, PG_GETARG_DATUM(1), CStringGetTextDatum(who)};
 
 	if (!OidIsValid(get_role_oid(role, true)))
 		ereport(ERROR,
@@ -52,7 +53,7 @@ al_grant_tool(PG_FUNCTION_ARGS)
 				 errdetail("A tool is granted to a role, which with its members may perform it."),
 				 errhint("Create it first, or see pg_roles for the name.")));
 	al_session_begin(&session, true);
-	(void) al_define_find_tool(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	(void) al_define_find_tool(TextDatumGetCString(values[0]));
 	(void) al_statement_run(&insert_grant, values, NULL);
 	al_registry_changed();
 	al_session_end(&session);
@@ -65,11 +66,11 @@ Datum
 al_revoke_tool(PG_FUNCTION_ARGS)
 {
 	AlSession	session;
-	Datum		values[2] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)};
+	Datum		values[2] = {al_define_argument(fcinfo, 0, "tool"), al_define_argument(fcinfo, 1, "role")};
 	uint64		n;
 
 	al_session_begin(&session, true);
-	(void) al_define_find_tool(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	(void) al_define_find_tool(TextDatumGetCString(values[0]));
 	n = al_statement_run(&delete_grant, values, NULL);
 	al_registry_changed();
 	al_session_end(&session);

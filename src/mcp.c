@@ -77,9 +77,9 @@ Datum
 al_import_mcp_tools(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	JsonbValue	list = find_list(PG_GETARG_JSONB_P(0));
-	Import		import = {.service = text_to_cstring(PG_GETARG_TEXT_PP(1)), .request = DEFAULT_REQUEST};
-	JsonbValue	options = al_option_root(PG_GETARG_JSONB_P(2));
+	JsonbValue	list = find_list(DatumGetJsonbP(al_define_argument(fcinfo, 0, "tools")));
+	Import		import = {.service = TextDatumGetCString(al_define_argument(fcinfo, 1, "service")), .request = DEFAULT_REQUEST};
+	JsonbValue	options = al_option_root(DatumGetJsonbP(al_define_argument(fcinfo, 2, "options")));
 	int			n = JsonContainerSize(list.val.binary.data);
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);

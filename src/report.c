@@ -46,7 +46,8 @@ static AlStatement find_action = {
 	2, {TEXTOID, TEXTOID}
 };
 static AlStatement lock_action = {
-	"SELECT requested_by, owner FROM actionledger.action WHERE action_id = $1 FOR NO KEY UPDATE", 1, {INT8OID}
+	"SELECT a.requested_by, a.owner, (SELECT t.executor FROM actionledger.attempt t WHERE t.action_id = $1 AND t.executor IS NOT NULL ORDER BY t.attempt DESC LIMIT 1) "
+	"FROM actionledger.action a WHERE a.action_id = $1 FOR NO KEY UPDATE OF a", 1, {INT8OID}
 };
 static AlStatement find_reported = {
 	"SELECT 1 FROM actionledger.event WHERE action_id = $1 AND verdict = $2::actionledger.verdict AND evidence = $3",
@@ -218,14 +219,16 @@ read_token(Jsonb *evidence)
 	return token;
 }
 
-/* Locks the action, which the caller must be allowed to see. */
+/* Locks the action, which the caller must be allowed to see, or have claimed. */
 static void
 lock(Call *call)
 {
 	Datum		value = Int64GetDatum(call->action_id);
+	char	   *executor;
 
 	if (al_statement_run(&lock_action, &value, NULL) == 0 ||
-		!al_may_see(call->caller, al_column_text(0, 1), al_column_text(0, 2)))
+		(!al_may_see(call->caller, al_column_text(0, 1), al_column_text(0, 2)) &&
+		 ((executor = al_column_text(0, 3)) == NULL || !al_role_is(call->caller, executor))))
 		raise_unknown(psprintf("Action " INT64_FORMAT " does not exist, or belongs to others.", call->action_id));
 	if (al_ledger_lock(&call->action_id, 1, &call->standing) != 1)
 		elog(ERROR, "action " INT64_FORMAT " could not be locked", call->action_id);

@@ -252,6 +252,12 @@ refuse_keyword(const JsonbValue *name, const AlPath *path)
 	names[lengthof(keywords)] = NULL;
 	nearest = name->val.string.len > NAMEDATALEN ? NULL :
 		al_nearest_name(pnstrdup(name->val.string.val, name->val.string.len), names);
+	/* At the top it may be an argument in the place of a keyword. */
+	if (path->up == NULL)
+		refuse(path, "this keyword is not supported",
+			   psprintf("%s%s%sAn argument of that name belongs in \"properties\": {\"properties\": {\"%.*s\": {\"type\": \"string\"}}}.",
+						nearest != NULL ? "The nearest supported keyword is \"" : "", nearest != NULL ? nearest : "",
+						nearest != NULL ? "\". " : "", Min(name->val.string.len, NAMEDATALEN), name->val.string.val));
 	refuse(path, "this keyword is not supported",
 		   nearest != NULL ? psprintf("The nearest supported keyword is \"%s\".", nearest) :
 		   psprintf("Supported keywords are %s.",

@@ -77,3 +77,17 @@ SELECT base_url, options -> 'idempotency' ->> 'window' AS window FROM actionledg
 SELECT test.fails($$SELECT actionledger.drop_service('svc_fool')$$);
 SELECT actionledger.drop_service('svc_query');
 SELECT count(*) FROM actionledger.services WHERE name = 'svc_query';
+
+-- A null is refused wherever something would be changed, and changes nothing.
+SELECT test.fails($$SELECT actionledger.create_service('svc_null', NULL)$$);
+SELECT test.fails($$SELECT actionledger.create_service('svc_null', 'https://api.example.invalid', NULL)$$);
+SELECT test.fails($$SELECT actionledger.alter_service('svc_full', NULL)$$);
+SELECT test.fails($$SELECT actionledger.drop_service(NULL)$$);
+SELECT test.fails($$SELECT actionledger.alter_tool(NULL, '{}')$$);
+SELECT test.fails($$SELECT actionledger.drop_tool('x', NULL)$$);
+SELECT test.fails($$SELECT actionledger.grant_tool('x', NULL)$$);
+SELECT test.fails($$SELECT actionledger.revoke_tool(NULL, 'x')$$);
+SELECT test.fails($$SELECT count(*) FROM actionledger.import_mcp_tools(NULL, 'svc_full')$$);
+SELECT test.fails($$SELECT actionledger.resume_dispatch(NULL, 'x')$$);
+SELECT test.fails($$SELECT actionledger.resume_dispatch('copy', NULL)$$);
+SELECT count(*) FROM actionledger.services WHERE name = 'svc_null';

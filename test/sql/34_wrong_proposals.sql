@@ -150,6 +150,8 @@ INSERT INTO proposal (what, code, tool, args, options) VALUES
     ('an option made up', 'invalid_arguments', 'wp_refund', pg_temp.good('{}'), '{"dry_run": true}'),
     ('a priority too high', 'invalid_arguments', 'wp_refund', pg_temp.good('{}'), '{"priority": 1e30}'),
     ('a time in words', 'invalid_arguments', 'wp_refund', pg_temp.good('{}'), '{"not_before": "next tuesday-ish"}'),
+    ('a time in words that PostgreSQL knows', 'invalid_arguments', 'wp_refund', pg_temp.good('{}'), '{"not_before": "tomorrow"}'),
+    ('a time without a zone', 'invalid_arguments', 'wp_refund', pg_temp.good('{}'), '{"not_before": "2099-12-01 10:00"}'),
     ('an option of perform_many', 'invalid_arguments', 'wp_refund', pg_temp.good('{}'), '{"on_error": "skip"}'),
     ('options and arguments', 'invalid_arguments', 'wp_refund', pg_temp.good('{"amount": "7"}'), '{"priority": "high"}');
 INSERT INTO proposal (what, code, tool, args, who) VALUES

@@ -263,7 +263,7 @@ subtest 'case 5: a conflict that answers the retry is not the fate of the first 
 subtest 'case 7: "not found" straight after a write is no absence' => sub {
 	my $id;
 
-	refund_tool($node, @unkeyed, name => 'case7', request => 'POST /unkeyed/refunds?do=hang', timeout => '500ms', options => '"max_processing": "3s"');
+	refund_tool($node, @unkeyed, name => 'case7', request => 'POST /unkeyed/refunds?do=hang', timeout => '500ms', options => '"max_processing": "10m"');
 	$id = perform($node, 'case7', 'case7');
 	my $row = is_open($id, 1, 1, 'the write');
 	my ($op) = map { $_->{op} } received($p, $id);

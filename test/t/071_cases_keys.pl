@@ -196,11 +196,11 @@ subtest 'case 15: no key and no header of one action is on the next' => sub {
 	{
 		my ($endpoint, $key, $options) = @{ $service{$name} };
 		$node->safe_psql('postgres', qq{SELECT actionledger.create_service('$name', '$endpoint->{url}', '{"allow_private": true, "idempotency": {$key, "window": "24h"}, $options}')});
-		refund_tool($node, name => $name, service => $name, request => "POST /$name", options => qq{"headers": {"X-Tool-$name": "{refund_id}"}});
+		refund_tool($node, name => $name, service => $name, timeout => '30s', request => "POST /$name", options => qq{"headers": {"X-Tool-$name": "{refund_id}"}});
 	}
 	# No key at all at a fourth: none of the others must appear there.
 	$node->safe_psql('postgres', qq{SELECT actionledger.create_service('delta', '$endpoints[1]{url}', '{"allow_private": true, "idempotency": "none"}')});
-	refund_tool($node, name => 'delta', service => 'delta', request => 'POST /delta');
+	refund_tool($node, name => 'delta', service => 'delta', timeout => '30s', request => 'POST /delta');
 
 	# The same business reference at each, one after the other and many at once, by one worker.
 	for my $round (1 .. 3)

@@ -241,5 +241,17 @@ subtest 'the max processing time begins when an executor has stopped' => sub {
 		't', 'which counts only after the max processing time, whatever the timeout is by now');
 };
 
+subtest 'a tool that has another owner by now' => sub {
+	my $id = perform($node, 'hand', 'moved');
+	$node->safe_psql('postgres', q{CREATE ROLE other_courier; GRANT EXECUTE ON FUNCTION actionledger.claim, actionledger.heartbeat, actionledger.report_outcome TO other_courier;
+	  SELECT actionledger.alter_tool('hand', '{"owner": "other_courier"}')});
+	my $claims = $node->safe_psql('postgres', "SET ROLE other_courier; SELECT action_id, token FROM actionledger.claim('hand', 100)");
+	my ($token) = $claims =~ /^$id\|(\d+)$/m;
+	ok($token, 'its executor claims what was recorded before');
+	is($node->safe_psql('postgres', "SET ROLE other_courier; SELECT lease_ends_at > now() FROM actionledger.heartbeat($id, $token)"), 't', 'keeps it');
+	is($node->safe_psql('postgres', qq{SET ROLE other_courier; SELECT status FROM actionledger.report_outcome($id, 'confirmed', '{"token": $token}')}), 'confirmed', 'and reports');
+	$node->safe_psql('postgres', q{SELECT actionledger.alter_tool('hand', '{"owner": "courier"}')});
+};
+
 $node->stop('fast');
 done_testing();
