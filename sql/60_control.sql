@@ -56,7 +56,7 @@ COMMENT ON FUNCTION actionledger.assign(bigint, text) IS 'Say who sees to an act
 
 CREATE FUNCTION actionledger.acknowledge(action_id bigint, note text)
     RETURNS actionledger.decided LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'al_acknowledge';
-COMMENT ON FUNCTION actionledger.acknowledge(bigint, text) IS 'Note that a conflict, a duplicate or a failure has been seen, and what is done about it: it leaves attention. LG011 when there is nothing of that kind';
+COMMENT ON FUNCTION actionledger.acknowledge(bigint, text) IS 'Note that a conflict, a duplicate or a failure has been seen, and what is done about it. A conflict leaves attention. LG011 when there is nothing of that kind';
 
 CREATE FUNCTION actionledger.redrive(tool text, since timestamptz, until timestamptz, note text, dry_run bool DEFAULT true,
         OUT action_id bigint, OUT verb text, OUT will text)

@@ -97,13 +97,15 @@ al_acknowledge(PG_FUNCTION_ARGS)
 	AlSession	session;
 	AlStanding *standing;
 	AlStep		step;
+	bool		noteworthy;
 
 	al_verb_note(fcinfo, 1, "acknowledge", "Say what was found, and what is done about it.");
 	al_session_begin(&session, true);
 	standing = al_verb_lock(action_id, caller, true);
 	step = standing->step;
 	(void) al_statement_run(&find_noteworthy, &value, NULL);
-	if (al_column_int8(0, 1) == 0 && standing->status != AL_STATUS_FAILED)
+	noteworthy = al_column_int8(0, 1) > 0;
+	if (!noteworthy && standing->status != AL_STATUS_FAILED)
 		ereport(ERROR,
 				(errcode(AL_ERR_STATE_CHANGED),
 				 errmsg("there is nothing to acknowledge of action " INT64_FORMAT, action_id),
@@ -113,7 +115,7 @@ al_acknowledge(PG_FUNCTION_ARGS)
 	al_session_end(&session);
 	al_wakeup_at_commit(DT_NOEND);
 	return al_verb_row(fcinfo, action_id, standing->status, step,
-					   psprintf("acknowledged by %s; it stays as it is, and leaves actionledger.attention", who));
+					   psprintf("acknowledged by %s; it stays as it is%s", who, noteworthy ? ", and leaves actionledger.attention" : ""));
 }
 
 /* redrive(tool, since, until, note, dry_run) */

@@ -21,7 +21,7 @@ finished=
 UNIT_LIMIT=300
 REGRESS_LIMIT=1200
 TAP_FILE_LIMIT=$((900 + ${RANDOM_SECONDS:-0}))
-TAP_LIMIT=$((2400 + ${RANDOM_SECONDS:-0}))
+TAP_LIMIT=$((4200 + ${RANDOM_SECONDS:-0}))
 
 # Whatever happens, the last line is the count.
 finish() {
