@@ -95,8 +95,7 @@ choose(void *arg)
 	Reading    *reading = arg;
 
 	reading->document = 0;
-	if (!al_answer_document(reading->result, &reading->document))
-		reading->document = 0;
+	(void) al_answer_document(reading->result, &reading->document);
 	al_answer_choose(reading->tool->def->outcome, reading->result,
 					 reading->document != 0 && reading->result->evidence.framing_complete ? &reading->document : NULL,
 					 reading->answer);

@@ -36,6 +36,7 @@ extern void al_answer_read(const AlTool *tool, const AlWireResult *result, AlAns
  * be read.  A document is NULL where there is none to be judged; vars are the
  * variables of a path, or NULL.
  */
+/* false, leaving *document as it is: the body is none */
 extern bool al_answer_document(const AlWireResult *result, Datum *document);
 extern void al_answer_choose(List *rules, const AlWireResult *result, const Datum *document, AlAnswer *answer);
 extern void al_answer_extract(const AlTool *tool, Datum document, AlAnswer *answer);

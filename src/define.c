@@ -148,6 +148,7 @@ al_create_service(PG_FUNCTION_ARGS)
 	char	   *name = TextDatumGetCString(al_define_argument(fcinfo, 0, "name"));
 	char	   *base_url = TextDatumGetCString(al_define_argument(fcinfo, 1, "base_url"));
 	Jsonb	   *options = DatumGetJsonbP(al_define_argument(fcinfo, 2, "options"));
+	bool		replace = DatumGetBool(al_define_argument(fcinfo, 3, "replace"));
 	char	   *creator = al_role_name(GetUserId());
 	AlSession	session;
 	Datum		values[4];
@@ -164,7 +165,7 @@ al_create_service(PG_FUNCTION_ARGS)
 	values[3] = CStringGetTextDatum(creator);
 	if (al_statement_run(&insert_service, values, NULL) == 0)
 	{
-		write_service(name, base_url, options, PG_GETARG_BOOL(3));
+		write_service(name, base_url, options, replace);
 		warn_of_stranded(name, def->origin);
 	}
 	al_registry_changed();

@@ -81,6 +81,7 @@ SELECT count(*) FROM actionledger.services WHERE name = 'svc_query';
 -- A null is refused wherever something would be changed, and changes nothing.
 SELECT test.fails($$SELECT actionledger.create_service('svc_null', NULL)$$);
 SELECT test.fails($$SELECT actionledger.create_service('svc_null', 'https://api.example.invalid', NULL)$$);
+SELECT test.fails($$SELECT actionledger.create_service('svc_null', 'https://api.example.invalid', replace => NULL)$$);
 SELECT test.fails($$SELECT actionledger.alter_service('svc_full', NULL)$$);
 SELECT test.fails($$SELECT actionledger.drop_service(NULL)$$);
 SELECT test.fails($$SELECT actionledger.alter_tool(NULL, '{}')$$);
